@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkascan.analysis.fingerprints import (
         FINGERPRINT as FINGERPRINT,
         FingerprintFileError as FingerprintFileError,
+        FingerprintRows as FingerprintRows,
         Fingerprints as Fingerprints,
         LogFingerprints as LogFingerprints,
         fingerprint_batches as fingerprint_batches,
@@ -63,6 +64,7 @@ else:
                 "LogFingerprints",
                 "fingerprint_batches",
                 "read_fingerprints",
+                "FingerprintRows",
             ],
             "producer_census": [
                 "PRODUCER_COUNTS",

@@ -33,8 +33,6 @@ from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, Codec
 from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems
 
-By: TypeAlias = Literal["topic", "producer"]
-
 DEFAULT_CHOICES = (
     "none", "gzip:1", "gzip:6", "snappy", "lz4", "zstd:1", "zstd:3", "zstd:9",
 )  # fmt: skip
@@ -228,7 +226,7 @@ def advise(
     /,
     *,
     choices: Iterable[str] = DEFAULT_CHOICES,
-    by: By = "topic",
+    by: Literal["topic", "producer"] = "topic",
     sample: int | None = None,
     seed: int = 0,
     log_start_offset: int | None = None,
@@ -359,7 +357,7 @@ _Chosen: TypeAlias = "tuple[int, int, int, int]"
 class _Sampler:
     """A random sample of the batches of each group, filled segment by segment."""
 
-    def __init__(self, by: By, sample: int, seed: int) -> None:
+    def __init__(self, by: Literal["topic", "producer"], sample: int, seed: int) -> None:
         self.skipped_batches = 0
         self.skipped_groups = False
         self._by_producer = by == "producer"

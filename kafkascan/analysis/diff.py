@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -152,9 +152,6 @@ def diverging_offset(rows: FingerprintRows, other: EpochHistory) -> int | None:
     begun = np.append(-1, other.epochs)[at]
     is_older = (rows["leader_epoch"] >= 0) & (rows["leader_epoch"] < begun)
     return int(rows["first_offset"][np.argmax(is_older)]) if is_older.any() else None
-
-
-Offsets: TypeAlias = Literal["same", "shifted"]
 
 
 @dataclass
@@ -365,7 +362,7 @@ def diff_logs(
     right: LogsLike | Fingerprints,
     /,
     *,
-    offsets: Offsets = "same",
+    offsets: Literal["same", "shifted"] = "same",
     compacted: bool = False,
     log_start_offset: int | None = None,
     threads: int | None = None,
@@ -438,7 +435,7 @@ def _compare(
     one: LogFingerprints | None,
     other: LogFingerprints | None,
     *,
-    offsets: Offsets,
+    offsets: Literal["same", "shifted"],
     compacted: bool,
 ) -> PartitionDiff:
     named = one or other

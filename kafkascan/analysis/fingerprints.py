@@ -42,8 +42,8 @@ One row per batch: 39 bytes. For a compressed message of magic 0 or 1, both offs
 of its last record, and the count is -1.
 """
 
-FingerprintRows: TypeAlias = "NDArray[np.void]"
-"""Array of `FINGERPRINT`, shape (n,)."""
+FingerprintRows: TypeAlias = NDArray[np.void]
+"""An array of `FINGERPRINT`, shape (n,)."""
 
 _NAMES: tuple[str, ...] = FINGERPRINT.names or ()
 _VERSION = 3

@@ -59,8 +59,6 @@ from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import LogWalk
 from kafkascan.tiered.tier_listing import TieredLogs
 
-OnProgress = Callable[[int, int], object]
-
 
 def audit(
     logs: LogsLike,
@@ -76,7 +74,7 @@ def audit(
     timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     expiration_ms: int = PRODUCER_EXPIRATION_MS,
     threads: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Callable[[int, int], object] | None = None,
     keep_cache: bool = False,
     storage_options: Mapping[str, object] | None = None,
     cluster: LogDirLike | None = None,

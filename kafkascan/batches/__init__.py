@@ -9,6 +9,7 @@ from kafkascan.format.lazy_names import attach
 if TYPE_CHECKING:
     from kafkascan.batches.columns import (
         COLUMN_NAMES as COLUMN_NAMES,
+        BatchTable as BatchTable,
         as_datetime64 as as_datetime64,
         column as column,
         compression_type as compression_type,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from kafkascan.batches.scan import (
         BatchIterator as BatchIterator,
         BatchScan as BatchScan,
+        OnCorrupt as OnCorrupt,
         iter_batches as iter_batches,
         scan_batches as scan_batches,
     )
@@ -67,11 +69,12 @@ else:
                 "select_times",
                 "size_in_bytes",
                 "timestamp_type",
+                "BatchTable",
             ],
             "resyncing.gaps": ["Gap"],
             "resyncing.kept_ranges": ["KeptRange"],
             "rollup": ["ROLLUP_KEYS", "BatchRollup"],
-            "scan": ["BatchIterator", "BatchScan", "iter_batches", "scan_batches"],
+            "scan": ["BatchIterator", "BatchScan", "iter_batches", "scan_batches", "OnCorrupt"],
             "summary": ["BatchSummary", "summarize"],
             "verify": ["verify_crcs"],
         },

@@ -31,8 +31,8 @@ from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io import result_memory
 from kafkascan.tables.schema import Field, Schema, Shown
 
-BatchTable: TypeAlias = "NDArray[np.void]"
-"""Array of `BATCH_DTYPE`, shape (n,)."""
+BatchTable: TypeAlias = NDArray[np.void]
+"""An array of `BATCH_DTYPE`, shape (n,), such as ``scan.batches``."""
 
 _MAX_SEQUENCE = 2**31 - 1
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 OnCorrupt: TypeAlias = Literal["raise", "stop", "resync"]
+"""What a scan does at bytes that cannot be a batch: raise, stop, or search the next batch."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         check_index as check_index,
     )
     from kafkascan.broker_state.indexes import (
+        IndexEntries as IndexEntries,
         build_offset_index as build_offset_index,
         build_time_index as build_time_index,
         read_index as read_index,
@@ -67,7 +68,13 @@ else:
                 "write_partition_metadata",
             ],
             "index_checks": ["check_index"],
-            "indexes": ["build_offset_index", "build_time_index", "read_index", "write_index"],
+            "indexes": [
+                "build_offset_index",
+                "build_time_index",
+                "read_index",
+                "write_index",
+                "IndexEntries",
+            ],
             "leader_epochs": ["build_leader_epochs"],
             "markers": ["TRANSACTION", "TransactionState"],
             "offset_checkpoints": ["CheckpointWarning"],

@@ -25,8 +25,8 @@ from kafkascan.io.folders import read_regular
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import as_path
 
-IndexEntries: TypeAlias = "NDArray[np.void]"
-"""Array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
+IndexEntries: TypeAlias = NDArray[np.void]
+"""An array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
 
 DEFAULT_INTERVAL_BYTES = 4096
 """Kafka's ``index.interval.bytes``."""

@@ -58,10 +58,14 @@ if TYPE_CHECKING:
         ScanEnd as ScanEnd,
         TimestampType as TimestampType,
     )
+    from kafkascan.format.times import (
+        TimeLike as TimeLike,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
+            "times": ["TimeLike"],
             "checksums": ["crc32c", "crc32c_implementation", "crc32c_implementations"],
             "errors": [
                 "ArchiveError",

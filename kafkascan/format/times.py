@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-TimeLike: TypeAlias = "int | str | datetime.datetime | np.datetime64 | np.integer"
-"""A point in time; pandas Timestamps are datetimes."""
+TimeLike: TypeAlias = int | str | datetime.datetime | np.datetime64 | np.integer
+"""Milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, a
+`numpy.datetime64` or a pandas `Timestamp`, which is a `datetime`."""
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

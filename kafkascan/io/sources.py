@@ -39,12 +39,6 @@ class HasSource(Protocol):
         """Return its open source, or the input for a new `Source`."""
 
 
-SourceLike: TypeAlias = (
-    "str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap"
-    " | ReadsAt | FileRange | ObjectUrl | Source | HasSource"
-)
-
-
 class Source:
     """
     Bytes of one log, with a size that is fixed when it is opened.
@@ -434,6 +428,15 @@ class Source:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.size} bytes"
         return f"<Source {self.path}: {state}>"
+
+
+SourceLike: TypeAlias = (
+    str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap
+    | ReadsAt | FileRange | ObjectUrl | Source | HasSource
+)  # fmt: skip
+"""The bytes of a log: a path, a URL, bytes, bytearray, memoryview, mmap, an array of bytes, a
+`FileRange`, an `ObjectUrl`, a `Source`, a `SegmentFile`, or an object that reads at positions
+(`ReadsAt`)."""
 
 
 class borrowed_source:  # noqa: N801 - used like a function

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     )
     from kafkascan.logs.log_dir import (
         LogDir as LogDir,
+        LogLike as LogLike,
         PartitionDir as PartitionDir,
         SegmentKinds as SegmentKinds,
         select_segments as select_segments,
     )
     from kafkascan.logs.log_finding import (
+        RemoteLogs as RemoteLogs,
         open_log_dir as open_log_dir,
         partition_dir as partition_dir,
     )
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     )
     from kafkascan.logs.log_table import (
         LogBatches as LogBatches,
+        LogDirLike as LogDirLike,
         scan_log_dir as scan_log_dir,
     )
     from kafkascan.logs.lookups import (
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     )
     from kafkascan.logs.opened_logs import (
         Log as Log,
+        LogsLike as LogsLike,
         SegmentOverlap as SegmentOverlap,
     )
     from kafkascan.logs.read_committed import (
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
         read_committed_view as read_committed_view,
     )
     from kafkascan.logs.reading import (
+        Isolation as Isolation,
         iter_records as iter_records,
         read_records as read_records,
     )
@@ -59,20 +64,15 @@ else:
         __name__,
         names={
             "log_chunks": ["LogChunk", "SegmentEnd"],
-            "log_dir": [
-                "LogDir",
-                "PartitionDir",
-                "SegmentKinds",
-                "select_segments",
-            ],
-            "log_finding": ["open_log_dir", "partition_dir"],
+            "log_dir": ["LogDir", "PartitionDir", "SegmentKinds", "select_segments", "LogLike"],
+            "log_finding": ["open_log_dir", "partition_dir", "RemoteLogs"],
             "log_follower": ["FollowedBatches", "LogFollower"],
             "log_problems": ["IncompleteLogError"],
-            "log_table": ["LogBatches", "scan_log_dir"],
-            "opened_logs": ["Log", "SegmentOverlap"],
+            "log_table": ["LogBatches", "scan_log_dir", "LogDirLike"],
+            "opened_logs": ["Log", "SegmentOverlap", "LogsLike"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
-            "reading": ["iter_records", "read_records"],
+            "reading": ["iter_records", "read_records", "Isolation"],
             "segment": ["SegmentFile", "open_segment"],
         },
     )

@@ -26,9 +26,6 @@ from kafkascan.io.folders import Folder
 from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
 
-LogLike: TypeAlias = "SourceLike | PartitionDir"
-"""A source, a partition directory, or the path of one."""
-
 # Offsets are below this; file names may contain larger numbers.
 _OFFSETS = 1 << 63
 
@@ -172,6 +169,10 @@ class PartitionDir:
             if len(scan):
                 return offset_after(scan.batches)
         return segments[-1].name.base_offset if segments else None
+
+
+LogLike: TypeAlias = SourceLike | PartitionDir
+"""A `SourceLike`, a `PartitionDir`, or the path or URL of a partition directory."""
 
 
 def select_segments(

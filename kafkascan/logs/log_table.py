@@ -38,8 +38,8 @@ LOG_BATCH_SCHEMA = BATCH_SCHEMA.with_first((TOPIC, PARTITION, SEGMENT)).named("l
 PLACE_COLUMNS = (TOPIC.name, PARTITION.name, SEGMENT.name)
 """Columns of `LogBatches` that locate a batch."""
 
-Include: TypeAlias = Literal["log", "all"]
-LogDirLike: TypeAlias = "Place | LogDir"
+LogDirLike: TypeAlias = Place | LogDir
+"""A `LogDir`, or the path or URL of a directory or a tar archive."""
 
 
 class LogBatches(AnyTable):
@@ -202,7 +202,7 @@ def scan_log_dir(
     columns: Sequence[str] | None = None,
     rows: int = 65_536,
     threads: int | None = None,
-    include: Include = "log",
+    include: Literal["log", "all"] = "log",
     log_start_offset: int | None = None,
     keep_cache: bool = True,
     storage_options: Mapping[str, object] | None = None,

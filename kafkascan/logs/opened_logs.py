@@ -23,9 +23,9 @@ from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
 from kafkascan.logs.segment import SegmentFile, segment_file
 
-LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
-"""A data dir, a tar of one, the folder of a partition (each as an object or a path), or a
-source, which is read as a log of one segment."""
+LogsLike: TypeAlias = LogDir | PartitionDir | SourceLike
+"""A `LogDir`, a `PartitionDir`, the path or URL of a data directory, a partition directory or a tar
+archive of one, or a `SourceLike`, which is read as a log of one segment."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kafkascan.logs.read_committed import CommittedView
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
+"""Kafka's ``isolation.level`` of consumers."""
 
 
 def read_records(
@@ -219,8 +220,9 @@ def iter_records(
 
     Parameters
     ----------
-    source, batches, columns, control, isolation, transactions, log_start_offset, from_time, \
-    to_time, verify, max_decompressed_size, on_corrupt, storage_options, key, value
+    source, batches, columns, control, isolation, transactions, log_start_offset
+        See `read_records`.
+    from_time, to_time, verify, max_decompressed_size, on_corrupt, storage_options, key, value
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in

@@ -23,9 +23,9 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import Problem, Problems, problem_of
 
-AsOf: TypeAlias = "int | Mapping[int, int] | TimeLike"
-"""A point in the log of a topic: an offset of all partitions, offsets by partition, or a time
-(a datetime, or a text in ISO 8601)."""
+AsOf: TypeAlias = int | Mapping[int, int] | TimeLike
+"""A point in the log of a topic: an offset of all partitions, a mapping of partitions to offsets,
+or a `TimeLike` that is not an integer."""
 
 COMPACTED = "COMPACTED"
 """Symbol of a problem: compaction may have removed records that an earlier state depends on."""

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
         decode_control_record as decode_control_record,
         read_control_records as read_control_records,
     )
+    from kafkascan.records.read_options import (
+        Control as Control,
+        OnCorruptLog as OnCorruptLog,
+        OnDamage as OnDamage,
+    )
     from kafkascan.records.record_table import (
         RECORD_COLUMN_NAMES as RECORD_COLUMN_NAMES,
         Record as Record,
@@ -22,6 +27,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
+            "read_options": ["Control", "OnCorruptLog", "OnDamage"],
             "control": [
                 "ControlRecord",
                 "ControlRecordType",

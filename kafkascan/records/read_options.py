@@ -25,13 +25,17 @@ from kafkascan.records.record_table import (
 )
 
 Control: TypeAlias = Literal["skip", "only", "include"]
+"""What a reader does with control batches: skip them, read them only, or read all batches."""
+
 OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
+"""Receives the error of each batch that cannot be read, and is skipped."""
+
 Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
 Wanted: TypeAlias = "Callable[[RecordTable], NDArray[np.bool_]]"
 
 
 OnCorruptLog: TypeAlias = Literal["raise", "stop"]
-
+"""What a reader of records does at damage: raise an error, or return what can be read."""
 
 HeadersEnd: TypeAlias = "BatchScan | BatchIterator"
 """How the headers of a source end."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Salvage as Salvage,
     )
     from kafkascan.recovery.salvaging.foreign_ranges import (
+        Doubtful as Doubtful,
         KeptRange as KeptRange,
     )
     from kafkascan.recovery.salvaging.header_repair import (
@@ -57,7 +58,7 @@ else:
                 "Salvage",
             ],
             "salvaging.header_repair": ["FieldRepair"],
-            "salvaging.foreign_ranges": ["KeptRange"],
+            "salvaging.foreign_ranges": ["Doubtful", "KeptRange"],
             "salvaging.log_salvage": ["salvage"],
             "salvaging.segment_salvage": ["DuplicateRange", "LostRange", "SegmentSalvage"],
             "tier_restore": ["PartitionRestore", "Restore", "restore"],

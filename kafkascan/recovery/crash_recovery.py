@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from kafkascan.broker_state.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -170,12 +169,9 @@ _PARTITIONS_TOGETHER = 16
 # Of as many partitions of a group, the segments of one are asked for their sizes.
 _SAMPLED = 4
 
-PathLike: TypeAlias = "str | os.PathLike[str]"
-OnProgress = Callable[[PartitionRecovery, int, int], object]
-
 
 def recover(
-    paths: PathLike | Iterable[PathLike] | None = None,
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
     /,
     *,
     write: bool = False,
@@ -188,13 +184,13 @@ def recover(
     log_start_offset: int | None = None,
     interval_bytes: int | None = None,
     broker_interval_bytes: int | None = None,
-    server_properties: PathLike | None = None,
+    server_properties: str | os.PathLike[str] | None = None,
     tiered_topics: Collection[str] | None = None,
     producer_expiration_ms: int | None = None,
     follow_links: bool = False,
     now_ms: TimeLike | None = None,
     threads: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Callable[[PartitionRecovery, int, int], object] | None = None,
 ) -> Recovery:
     """
     Recover logs as a broker does when it starts after an unclean shutdown.
@@ -354,7 +350,8 @@ def recover(
 
 
 def _paths(
-    paths: PathLike | Iterable[PathLike] | None, properties: ServerProperties | None
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None,
+    properties: ServerProperties | None,
 ) -> list[Path]:
     if paths is None:
         if properties is None:
@@ -422,7 +419,7 @@ def _for_groups(
     jobs: list[LogJob],
     work: Callable[[list[LogJob]], list[PartitionRecovery]],
     threads: int,
-    on_progress: OnProgress | None,
+    on_progress: Callable[[PartitionRecovery, int, int], object] | None,
 ) -> list[PartitionRecovery]:
     """Work on groups of partitions on several threads; return the results in order."""
     size = max(1, min(_PARTITIONS_TOGETHER, len(jobs) // threads))

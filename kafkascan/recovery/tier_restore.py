@@ -185,9 +185,6 @@ class Restore(AnyTable):
         return not any(one.error or one.gaps for one in self.partitions)
 
 
-OnRestored = Callable[[PartitionRestore, int, int], object]
-
-
 def restore(
     tier: TieredLogs | Place,
     destination: str | os.PathLike[str] | None = None,
@@ -196,7 +193,7 @@ def restore(
     topics: Collection[str] | None = None,
     new_topic_id: str | None = None,
     threads: int | None = None,
-    on_progress: OnRestored | None = None,
+    on_progress: Callable[[PartitionRestore, int, int], object] | None = None,
 ) -> Restore:
     """
     Copy partitions from remote storage (KIP-405) into directories that a broker starts on.

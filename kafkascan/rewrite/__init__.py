@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkascan.rewrite.filtering import (
         FilteredRecords as FilteredRecords,
         FilterReport as FilterReport,
+        Keep as Keep,
         filter_records as filter_records,
     )
     from kafkascan.rewrite.log_rewrites import (
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     )
     from kafkascan.rewrite.record_filters import (
         KeyFilter as KeyFilter,
+        RecordFilter as RecordFilter,
         without_keys as without_keys,
         without_offsets as without_offsets,
     )
     from kafkascan.rewrite.restamping import (
+        WritableBuffer as WritableBuffer,
         restamp as restamp,
         restamp_in_place as restamp_in_place,
     )
@@ -44,14 +47,14 @@ else:
         __name__,
         names={
             "conversion": ["ConversionReport", "ConvertedRecords", "convert_records"],
-            "filtering": ["FilterReport", "FilteredRecords", "filter_records"],
+            "filtering": ["FilterReport", "FilteredRecords", "filter_records", "Keep"],
             "log_rewrites": [
                 "convert_log",
                 "restamp_log",
                 "scrub_log",
             ],
-            "record_filters": ["KeyFilter", "without_keys", "without_offsets"],
-            "restamping": ["restamp", "restamp_in_place"],
+            "record_filters": ["KeyFilter", "without_keys", "without_offsets", "RecordFilter"],
+            "restamping": ["restamp", "restamp_in_place", "WritableBuffer"],
             "retention": ["BatchRetention"],
             "rewrite_reports": ["LogRewrite", "RestampReport", "SegmentRewrite"],
         },

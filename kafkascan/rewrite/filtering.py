@@ -26,7 +26,7 @@ from kafkascan.rewrite.batch_stream import Buffer, merge_in_order, plan_records,
 from kafkascan.rewrite.retention import BatchRetention, BatchRetentionPlan, plan_retention
 from kafkascan.write.batch_encoder import iter_encoded_batches
 
-Keep: TypeAlias = "Callable[[RecordTable], NDArray[np.bool_]] | NDArray[np.bool_]"
+Keep: TypeAlias = Callable[[RecordTable], NDArray[np.bool_]] | NDArray[np.bool_]
 """A mask over all records, or a function that returns the mask of a table of records."""
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kafkascan.records.record_table import RecordTable
 
-RecordFilter: TypeAlias = "Callable[[RecordTable], NDArray[np.bool_]]"
-"""Returns a mask of the records to keep."""
+RecordFilter: TypeAlias = Callable[[RecordTable], NDArray[np.bool_]]
+"""A function of a `RecordTable` that returns a mask of the records to keep."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     )
     from kafkascan.tables.table import (
         AnyTable as AnyTable,
+        Column as Column,
         IncompleteTableWarning as IncompleteTableWarning,
         Problem as Problem,
         Problems as Problems,
@@ -25,7 +26,14 @@ else:
         __name__,
         names={
             "schema": ["Field", "Schema", "Shown"],
-            "table": ["AnyTable", "IncompleteTableWarning", "Problem", "Problems", "Table"],
+            "table": [
+                "AnyTable",
+                "IncompleteTableWarning",
+                "Problem",
+                "Problems",
+                "Table",
+                "Column",
+            ],
             "table_set": ["TableSet"],
         },
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-Column: TypeAlias = "Sequence[Any] | NDArray[Any]"
+Column: TypeAlias = Sequence[Any] | NDArray[Any]
 """The values of a column: a list or an array."""
 
 HEAD_ROWS = 10

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
+    from kafkascan.tiered.data_keys import (
+        KeyPairs as KeyPairs,
+    )
     from kafkascan.tiered.joined_logs import (
         JoinedLogs as JoinedLogs,
     )
@@ -15,8 +18,12 @@ if TYPE_CHECKING:
         MissingKeyError as MissingKeyError,
         UnknownLayoutError as UnknownLayoutError,
     )
+    from kafkascan.tiered.tier_files import (
+        TierFile as TierFile,
+    )
     from kafkascan.tiered.tier_listing import (
         TieredLogs as TieredLogs,
+        TopicSize as TopicSize,
         open_tiered as open_tiered,
     )
     from kafkascan.tiered.tier_segments import (
@@ -27,9 +34,11 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
+            "tier_files": ["TierFile"],
+            "data_keys": ["KeyPairs"],
             "joined_logs": ["JoinedLogs"],
             "tier_errors": ["CorruptObjectError", "MissingKeyError", "UnknownLayoutError"],
-            "tier_listing": ["TieredLogs", "open_tiered"],
+            "tier_listing": ["TieredLogs", "open_tiered", "TopicSize"],
             "tier_segments": ["TierProblem", "TierSegment"],
         },
     )

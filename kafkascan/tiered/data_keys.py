@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkascan.tiered.tier_errors import CorruptObjectError, MissingKeyError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _KEY_SIZE = 32
 
-KeyPairs = Mapping[str, str | os.PathLike[str]]
+KeyPairs: TypeAlias = Mapping[str, str | os.PathLike[str]]
 """For each id of a key pair, the file with its private key: PEM, PKCS#8."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,8 +30,11 @@ _MAX_LONG = 2**63 - 1
 # As Kafka, expect output that is larger than estimated by this factor.
 _ESTIMATION_FACTOR = np.float32(1.05)
 
-Bytes = bytes | bytearray | memoryview | str | None
-Headers = Iterable[tuple[Any, Any]] | Mapping[Any, Any]
+BytesLike: TypeAlias = bytes | bytearray | memoryview | str | None
+"""A key or value; text is encoded as UTF-8."""
+
+HeadersLike: TypeAlias = Iterable[tuple[Any, Any]] | Mapping[Any, Any]
+"""Headers of a record: pairs of key and value, or a mapping; each a `BytesLike`."""
 
 
 class RecordsInfo(NamedTuple):
@@ -171,7 +174,7 @@ class BatchBuilder:
         )
 
     def has_room_for(
-        self, timestamp: TimeLike, key: Bytes, value: Bytes, headers: Headers = ()
+        self, timestamp: TimeLike, key: BytesLike, value: BytesLike, headers: HeadersLike = ()
     ) -> bool:
         """Whether the batch with this record is estimated to fit; the first record always fits."""
         if self.is_full:
@@ -209,9 +212,9 @@ class BatchBuilder:
     def append(
         self,
         timestamp: TimeLike,
-        key: Bytes,
-        value: Bytes,
-        headers: Headers = (),
+        key: BytesLike,
+        value: BytesLike,
+        headers: HeadersLike = (),
         *,
         offset: int | None = None,
     ) -> int:
@@ -430,13 +433,13 @@ def _milliseconds(time: TimeLike) -> int:
     return time if isinstance(time, int) else to_milliseconds(time, "timestamp", rounds_up=False)
 
 
-def _as_bytes(item: Bytes) -> bytes | None:
+def _as_bytes(item: BytesLike) -> bytes | None:
     if item is None or type(item) is bytes:
         return item
     return item.encode() if isinstance(item, str) else bytes(item)
 
 
-def _as_pairs(headers: Headers) -> list[tuple[bytes, bytes | None]]:
+def _as_pairs(headers: HeadersLike) -> list[tuple[bytes, bytes | None]]:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     # `append` refuses null keys later, with a RecordInputError.
     return [(_as_bytes(key), _as_bytes(value)) for key, value in pairs]  # type: ignore[misc]

@@ -48,6 +48,7 @@ class ArrowTable(Protocol):
 
 
 RecordInput: TypeAlias = RecordTable | Mapping[str, Any] | ArrowTable | None
+"""Records as a `RecordTable`, a mapping of columns, or a table that Arrow can read."""
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from kafkascan.write.record_validation import (
 )
 
 Origin: TypeAlias = Literal["client", "coordinator", "raft_leader", "replication"]
+"""Who writes the batches, for `validate_batches`."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's ``max.message.bytes``."""

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import inspect
+import itertools
 import os
 import pkgutil
 import re
@@ -18,6 +20,7 @@ import tempfile
 import tomllib
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import kafkascan
 from kafkascan.auditing.finding_kinds import FINDING_KINDS
@@ -50,43 +53,16 @@ Every function raises a `TypeError` for an argument of a wrong type, a `ValueErr
 out of range, malformed or a closed `Source`, and an `ImportError` that names the extra to install
 if a package is missing. "Raises" sections name the other errors.
 
-Types of arguments, in signatures:
+Types in signatures, which type checkers can import from the sub-package (`ks.format.TimeLike`):
 
-| type | what a caller gives |
+| type | what it stands for |
 |---|---|
 """
-_ARGUMENTS = {
-    "SourceLike": (
-        "a log: a path, a URL, bytes, bytearray, memoryview, mmap, an array of bytes, a "
-        "`FileRange`, an `ObjectUrl`, a `Source`, a `SegmentFile`, or an object that reads at "
-        "positions"
-    ),
-    "LogLike": "a `SourceLike`, a `PartitionDir`, or the path or URL of a partition directory",
-    "LogsLike": (
-        "a `SourceLike`, a `PartitionDir`, a `LogDir`, or the path or URL of a data "
-        "directory, a partition directory or a tar archive of one"
-    ),
-    "LogDirLike": "a `LogDir`, or the path or URL of a directory or a tar archive",
-    "Place": "a path, a URL or an `ObjectUrl`",
-    "BatchTable": "an array of `BATCH_DTYPE`, such as `scan.batches`",
-    "IndexEntries": (
-        "an array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`"
-    ),
-    "TimeLike": (
-        "milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, "
-        "a `numpy.datetime64` or a pandas `Timestamp`"
-    ),
-    "AsOf": (
-        "an offset, a mapping of partitions to offsets, or a `TimeLike` that is not an integer"
-    ),
-    "RecordFilter": "a function of a `RecordTable` that returns a mask of the records to keep",
-}
+_PAGE_TABLE = "\n| name | |\n|---|---|\n"
+# Where a page is not built, its readers see the table only.
+_DIRECTIVE = "\n<!-- ::: {name}{options} -->\n"
+_WITH_MEMBERS = "\n    options:\n      show_if_no_docstring: true"
 _NOT_IN_API = ("_core", "cli", "dump_log")  # no public names
-# What public functions return or describe, and no package exports.
-_NAMED_BY_OTHERS = {
-    "tiered": ["tier_listing.TopicSize"],
-    "write": ["batch_planning.BatchFields", "batch_builder.RecordsInfo"],
-}
 _COLUMNS_HEAD = """# Columns
 
 Every table of kafkascan, by the sub-package that returns it. A table has these columns, under these
@@ -249,36 +225,84 @@ def public_names() -> dict[str, list[str]]:
 
 def api_pages() -> dict[Path, str]:
     """Return the API reference: an overview, and a page for each sub-package."""
-    arguments = (f"| `{name}` | {what} |\n" for name, what in _ARGUMENTS.items())
-    overview, pages, with_columns = [_API_HEAD, *arguments], {}, schemas_by_room()
+    pages, with_columns = {}, schemas_by_room()
+    types, rooms = dict[str, str](), list[str]()
     for room, names in public_names().items():
-        what = _summary(importlib.import_module(f"kafkascan.{room}"))
+        found = {name: definition_of(room, name) for name in names}
+        what = _summary(inspect.getdoc(importlib.import_module(f"kafkascan.{room}")) or "")
         links = ["[all sub-packages](../api.md)"]
         if room in with_columns:
             links.append(f"[columns of its tables](../columns.md#{room})")
-        head = f"# kafkascan.{room}\n\n{what} See also: {', '.join(links)}.\n"
-        described = [*names, *_NAMED_BY_OTHERS.get(room, [])]
-        entries = (f"\n::: kafkascan.{room}.{name}\n" for name in described)
-        pages[API.parent / "api" / f"{room}.md"] = "".join([head, *entries])
-        overview += [f"\n## [{room}](api/{room}.md)\n\n{what}\n\n", _overview_of(room, names)]
-    return {API: "".join(overview), **pages}
+        page = [f"# kafkascan.{room}\n\n{what} See also: {', '.join(links)}.\n", _PAGE_TABLE]
+        page += [_row(f"#kafkascan.{room}.{name}", name, one) for name, one in found.items()]
+        page += [
+            _DIRECTIVE.format(
+                name=f"kafkascan.{room}.{name}", options=_WITH_MEMBERS if one.is_enum else ""
+            )
+            for name, one in found.items()
+        ]
+        pages[API.parent / "api" / f"{room}.md"] = "".join(page)
+        target = f"api/{room}.md#kafkascan.{room}"
+        rows = {name: _row(f"{target}.{name}", name, one) for name, one in found.items()}
+        types |= {name: rows[name] for name, one in found.items() if one.is_type_alias}
+        rooms += [f"\n## [{room}](api/{room}.md)\n\n{what}\n\n", _overview_of(target, rows)]
+    by_name = [types[name] for name in sorted(types)]
+    return {API: "".join([_API_HEAD, *by_name, *rooms]), **pages}
 
 
-def _overview_of(room: str, names: list[str]) -> str:
+def _row(target: str, name: str, definition: Definition) -> str:
+    return f"| [`{name}`]({target}) | {_summary(definition.docstring).replace('|', '&#124;')} |\n"
+
+
+def _overview_of(target: str, rows: dict[str, str]) -> str:
     """Return the names of a sub-package, with links to their descriptions."""
-    link = {name: f"[`{name}`](api/{room}.md#kafkascan.{room}.{name})" for name in names}
-    first = [name for name in names if name in kafkascan.__all__]
-    others = ", ".join(link[name] for name in names if name not in first)
-    rows = [f"| {link[name]} | {_summary(getattr(kafkascan, name))} |\n" for name in first]
-    table = ["| in `ks` | |\n|---|---|\n", *rows, "\n"] if first else []
-    return "".join([*table, f"In `ks.{room}`: {others}.\n" if others else ""])
+    first = [row for name, row in rows.items() if name in kafkascan.__all__]
+    others = [f"[`{name}`]({target}.{name})" for name in rows if name not in kafkascan.__all__]
+    table = ["| in `ks` | |\n|---|---|\n", *first, "\n"] if first else []
+    room = target.rpartition(".")[2]
+    return "".join([*table, f"In `ks.{room}`: {', '.join(others)}.\n" if others else ""])
 
 
-def _summary(value: object) -> str:
+class Definition(NamedTuple):
+    """A public name, as its module defines it."""
+
+    docstring: str
+    is_type_alias: bool
+    is_enum: bool
+
+
+def definition_of(room: str, name: str) -> Definition:
+    """Find where a sub-package's name is defined, without an import: pyspark may be missing."""
+    for one, after in itertools.pairwise([*module_of(room, name).body, ast.Pass()]):
+        if isinstance(one, (ast.FunctionDef, ast.ClassDef)) and one.name == name:
+            bases = [ast.unparse(base) for base in getattr(one, "bases", ())]
+            is_enum = any(base.endswith(("Enum", "Flag", "NamedCode")) for base in bases)
+            return Definition(ast.get_docstring(one) or "", False, is_enum)
+        if isinstance(one, (ast.Assign, ast.AnnAssign)):
+            targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            if name in map(ast.unparse, targets):
+                is_alias = isinstance(one, ast.AnnAssign) and "TypeAlias" in ast.unparse(one)
+                text = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
+                return Definition(inspect.cleandoc(text), is_alias, False)
+    compiled = getattr(importlib.import_module(f"kafkascan.{room}"), name)
+    return Definition(inspect.getdoc(compiled) or "", False, False)
+
+
+def module_of(room: str, name: str) -> ast.Module:
+    """Return the module that defines a name, which the package imports for type checkers."""
+    package = ast.parse((ROOT / "kafkascan" / room / "__init__.py").read_text())
+    modules = (
+        node.module
+        for node in ast.walk(package)
+        if isinstance(node, ast.ImportFrom) and any(one.name == name for one in node.names)
+    )
+    path = str(next(modules)).replace(".", "/")
+    return ast.parse((ROOT / f"{path}.py").read_text())
+
+
+def _summary(docstring: str) -> str:
     """Return the first sentence of a docstring."""
-    if not callable(value) and not inspect.ismodule(value):
-        return "A constant."
-    first, *_ = (inspect.getdoc(value) or "").partition("\n\n")
+    first, *_ = docstring.partition("\n\n")
     return re.split(r"(?<=\.)\s", " ".join(first.split()))[0]
 
 

@@ -132,7 +132,8 @@ def test_every_public_name_is_in_the_api_reference() -> None:
     for page, text in api_pages().items():
         assert page.read_text() == text, "run: python -m tests.house.readme"
         assert f" {page.relative_to(ROOT / 'docs')}\n" in navigation
-        described |= set(re.findall(r"^::: kafkascan\.\w+\.(\w+)$", text, re.M))
+        described |= set(re.findall(r"^<!-- ::: kafkascan\.\w+\.(\w+)\b", text, re.M))
+        assert not re.search(r"^\| \[`\w+`\]\(.*\) \|  \|$", text, re.M), "a name has no docstring"
     assert described >= set(ks.__all__) - {"__version__"}
 
 

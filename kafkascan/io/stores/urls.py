@@ -77,7 +77,8 @@ class ObjectUrl:
         return type(self), (self.url,)
 
 
-Place: TypeAlias = "str | os.PathLike[str] | ObjectUrl"
+Place: TypeAlias = str | os.PathLike[str] | ObjectUrl
+"""A path, a URL or an `ObjectUrl`."""
 """A path, or the URL of an object or prefix."""
 
 

@@ -29,6 +29,7 @@ from kafkascan.recovery.salvaging.header_repair import (
 )
 
 Doubtful: TypeAlias = Literal["keep", "drop"]
+"""What `salvage` does with batches that may be the content of a damaged record."""
 
 
 def without_foreign(

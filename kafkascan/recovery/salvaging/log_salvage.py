@@ -59,8 +59,6 @@ _COPY_BYTES = 1 << 23
 _KEPT_FILES = ("partition.metadata", "quorum-state")
 _DATA_DIR_FILES = ("meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT)
 
-OnProgress = Callable[[PartitionSalvage, int, int], object]
-
 
 INCOMPLETE = ".incomplete"
 """Suffix of the directory for copies that lack a segment, or that no broker would load."""
@@ -74,7 +72,7 @@ def salvage(
     doubtful: Doubtful = "keep",
     interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     threads: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: Callable[[PartitionSalvage, int, int], object] | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> Salvage:
     """
