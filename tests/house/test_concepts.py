@@ -1,9 +1,10 @@
-"""docs/concepts.md: which functions verify checksums by default, found out with a damaged log."""
+"""docs/concepts.md: what is verified by default, and which versions are supported."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -104,3 +105,18 @@ def test_what_is_verified_by_default(
     except ks.ChecksumMismatchError:
         notices = True
     assert notices == ("nothing" not in verified)
+
+
+def test_supported_versions_are_those_of_the_package() -> None:
+    page = " ".join((ROOT / "docs" / "concepts.md").read_text().split())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pythons = [one.rpartition(" ")[2] for one in project["classifiers"] if ":: Python :: 3" in one]
+    assert f"Python {pythons[0]} to {pythons[-1]}" in page
+    assert project["requires-python"] == f">={pythons[0]}"
+    extras = project["optional-dependencies"]
+    required = [one for extra in ("pandas", "polars", "sql") for one in extras[extra]]
+    for requirement in [*project["dependencies"][:1], *required]:
+        name, _, oldest = requirement.partition(">=")
+        assert f"{name} {oldest}" in page.lower()
+    assert extras["spark"][0] == "pyspark>=4.0,<4.4"
+    assert "PySpark 4.0 to 4.3" in page
