@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkascan.format.arguments import require_type
-from kafkascan.internal_topics.transaction_states import ONGOING, TransactionStates
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.times import age_text
+from kafkascan.internal_topics.transaction_states import (
+    ONGOING,
+    TRANSACTIONS_TOPIC,
+    TransactionStates,
+    read_transaction_state,
+)
+from kafkascan.io.folders import FolderTree
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_finding import partition_of
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import NO_PROBLEMS, Problems, Table, problem_of
 
 if TYPE_CHECKING:
     from kafkascan.analysis.transactions import Transactions
+
+Owner: TypeAlias = "dict[str, Any]"
+"""The row of a transactional id."""
 
 CONTRADICTION_SCHEMA = Schema(
     "contradictions",
@@ -97,14 +112,14 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     return Table.of_rows(CONTRADICTION_SCHEMA, rows, states.problems + transactions.problems)
 
 
-def owners(states: TransactionStates) -> dict[int, dict[str, Any]]:
+def owners(states: TransactionStates) -> dict[int, Owner]:
     """Return the rows of transactional ids by their producer ids."""
     rows = states.transactions.rows()
     return {row["producer_id"]: row for row in rows if row["status"] is not None}
 
 
 def contradiction(
-    owner: dict[str, Any] | None, topic: str | None, partition: int | None, span: Any
+    owner: Owner | None, topic: str | None, partition: int | None, span: Any
 ) -> tuple[str, str] | None:
     """
     Return how an open transaction contradicts its coordinator: symbol and reason, or None.
@@ -137,3 +152,87 @@ def contradiction(
             f"{name!r} has the epoch {epoch}, not {span['producer_epoch']}",
         )
     return None
+
+
+class Coordinators:
+    """
+    What coordinators have recorded in the data dirs of logs.
+
+    ``__transaction_state`` of a data dir is read once, when the first log in it is asked about.
+
+    Attributes
+    ----------
+    problems : Problems
+        Why coordinators' states are not known, or not exactly.
+    """
+
+    def __init__(self) -> None:
+        self.problems: Problems = NO_PROBLEMS
+        self._owners: dict[Path, dict[int, Owner]] = {}
+        self._lock = threading.Lock()
+
+    def beside(self, log: PartitionDir) -> dict[int, Owner]:
+        """Return the rows of transactional ids in the data dir of a log, by producer id."""
+        data_dir = log.folder.parent
+        with self._lock:
+            if data_dir.path not in self._owners:
+                self._owners[data_dir.path] = self._read(data_dir)
+            return self._owners[data_dir.path]
+
+    def _read(self, data_dir: object) -> dict[int, Owner]:
+        if not isinstance(data_dir, FolderTree):
+            return {}
+        try:
+            inside = [partition_of(one) for one in data_dir.folders()]
+            logs = [one for one in inside if one.topic == TRANSACTIONS_TOPIC and one.is_log]
+            if not logs:
+                return {}
+            states = read_transaction_state(LogDir(data_dir.path, logs))
+        except (KafkaScanError, OSError) as error:
+            self.problems += [problem_of(error, str(data_dir.path), topic=TRANSACTIONS_TOPIC)]
+            return {}
+        self.problems += states.problems
+        return owners(states)
+
+
+def is_within_timeout(owner: Owner | None, log: PartitionDir, span: Any, now_ms: int) -> bool:
+    """
+    Return whether a coordinator has an open transaction as ongoing, and will end it in time.
+
+    Parameters
+    ----------
+    owner : dict or None
+        The row of its producer, one of `owners`.
+    log : PartitionDir
+        The log of the transaction.
+    span : TRANSACTION
+    now_ms : int
+        The time relative to which it is old.
+    """
+    if owner is None or not owner["is_exact"]:
+        return False
+    age = age_at_coordinator(owner, now_ms)
+    if age is None or age > int(owner["timeout_ms"]):
+        return False
+    return contradiction(owner, log.topic, log.partition, span) is None
+
+
+def age_at_coordinator(owner: Owner, now_ms: int) -> int | None:
+    """Return how long a transaction has been ongoing for its coordinator; None if it is not."""
+    start = int(owner["start_timestamp"])
+    if owner["status"] != ONGOING or start < 0:
+        return None
+    # The coordinator may have written after the latest write to the log.
+    return max(0, now_ms - start)
+
+
+def coordinator_clause(owner: Owner | None, now_ms: int) -> str:
+    """Return the words of a sentence about an open transaction: state, age and timeout."""
+    if owner is None:
+        return ""
+    age = age_at_coordinator(owner, now_ms)
+    since = "" if age is None else f" for {age_text(age)}"
+    return (
+        f"; its coordinator has {owner['transactional_id']!r} as {owner['status']}{since}"
+        f" (timeout {age_text(int(owner['timeout_ms']))})"
+    )

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.analysis.transaction_contradictions import (
+    Coordinators,
+    Owner,
+    age_at_coordinator,
+    coordinator_clause,
+    is_within_timeout,
+)
 from kafkascan.analysis.transaction_follower import (
     TransactionFollower,
     abort_command,
@@ -62,11 +69,21 @@ TRANSACTION_SCHEMA = Schema(
         Field("age_at", "time", "time relative to which an open one is old", shown=Shown.WIDE),
         Field("clock", "string", "what that time is: latest_write to the log, or now, which may"
               " be given", shown=Shown.WIDE),
-        Field("is_hanging", "bool", "whether it is open for longer than the timeout",
+        Field("transactional_id", "string", "transactional id of an open one, by"
+              " `__transaction_state` in the same data directory", shown=Shown.WIDE),
+        Field("coordinator_state", "string", "state of an open one at its coordinator; none if"
+              " `__transaction_state` in the same data directory does not contain its producer"),
+        Field("coordinator_age_ms", "int64", "time from the beginning of an Ongoing one there to"
+              " `age_at`", "ms", shown=Shown.WIDE),
+        Field("coordinator_timeout_ms", "int32", "time after which the coordinator aborts it",
+              "ms", shown=Shown.WIDE),
+        Field("is_hanging", "bool", "whether it is open for longer than the timeout, and its"
+              " coordinator does not have it as Ongoing within its own timeout",
               nullable=False, alarms={"true": "yellow"}),
         Field("is_empty", "bool", "whether there is only a marker", nullable=False,
               shown=Shown.WIDE),
-        Field("command", "string", "command that aborts an open one", "command",
+        Field("command", "string", "command that aborts an open one; none while its coordinator"
+              " has it as Ongoing within its timeout", "command",
               shown=Shown.BELOW),
     ),
 )  # fmt: skip
@@ -95,6 +112,9 @@ class Transactions(AnyTable):
     problems : Problems
         Why transactions of a log are not known, and segments with the same offsets: each offset is
         read once, from the first of them.
+    owners : list of dict
+        By log with open transactions: the rows of transactional ids at their coordinators in the
+        same data dir, by producer id. Empty for other logs.
     """
 
     schema: ClassVar[Schema] = TRANSACTION_SCHEMA
@@ -107,6 +127,7 @@ class Transactions(AnyTable):
     is_latest_write: NDArray[np.bool_]
     timeout_ms: int
     problems: Problems = NO_PROBLEMS
+    owners: list[dict[int, Owner]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -128,32 +149,46 @@ class Transactions(AnyTable):
         """
         Mask of the transactions that are open for longer than `timeout_ms`.
 
-        These are the candidates of ``kafka-transactions find-hanging``. Whether the coordinator
-        still knows a transaction is recorded in another log.
+        These are the candidates of ``kafka-transactions find-hanging``, without those that the
+        coordinator still has as Ongoing within their own timeout: ``__transaction_state`` in the
+        same data dir is compared.
         """
         result: NDArray[np.bool_] = self.is_open & (self.age_ms > self.timeout_ms)
+        for row in np.flatnonzero(result).tolist():
+            result[row] = not self._is_within_timeout(row)
         return result
+
+    def _is_within_timeout(self, row: int) -> bool:
+        span = self.spans[row]
+        log, now = self.logs[span["log"]].partition, int(self.now_ms[span["log"]])
+        return is_within_timeout(self._owner(row), log, span, now)
+
+    def _owner(self, row: int) -> Owner | None:
+        """Return the row of the transactional id of an open transaction, if it is known."""
+        log, producer_id = int(self.spans["log"][row]), int(self.spans["producer_id"][row])
+        is_open = self.spans["state"][row] == TransactionState.OPEN
+        return self.owners[log].get(producer_id) if is_open and self.owners else None
 
     @property
     def hanging_logs(self) -> list[str]:
         """Names of the logs with hanging transactions."""
-        return [self.logs[number].name for number in self._hanging_numbers]
-
-    @property
-    def _hanging_numbers(self) -> list[int]:
-        numbers: list[int] = np.unique(self.spans["log"][self.is_hanging]).tolist()
-        return numbers
+        return [self.logs[number].name for number in np.unique(self.spans["log"][self.is_hanging])]
 
     @property
     def hanging_messages(self) -> list[str]:
         """Sentences about the logs with hanging transactions, with the time if it is not now."""
+        first: dict[int, int] = {}
+        for row in np.flatnonzero(self.is_hanging).tolist():
+            first.setdefault(int(self.spans["log"][row]), row)
         return [
-            f"{self.logs[number].name}: a transaction hangs{self._clause(number)}"
-            for number in self._hanging_numbers
+            f"{self.logs[log].name}: a transaction hangs{self._clause(log, row)}"
+            for log, row in sorted(first.items())
         ]
 
-    def _clause(self, log: int) -> str:
-        return at_latest_write(int(self.now_ms[log])) if self.is_latest_write[log] else ""
+    def _clause(self, log: int, row: int) -> str:
+        now = int(self.now_ms[log])
+        latest = at_latest_write(now) if self.is_latest_write[log] else ""
+        return latest + coordinator_clause(self._owner(row), now)
 
     @property
     def is_empty(self) -> NDArray[np.bool_]:
@@ -221,11 +256,25 @@ class Transactions(AnyTable):
             "age_ms": _where(is_open, self.age_ms.tolist()),
             "age_at": np.where(is_open, self.now_ms[spans["log"]], -1),
             "clock": _where(is_open, clocks),
+            **self._coordinator_columns(),
             "is_hanging": self.is_hanging,
             "is_empty": self.is_empty,
             "command": [
-                self.abort_command(row) if open_ else None for row, open_ in enumerate(is_open)
+                self.abort_command(row) if open_ and not self._is_within_timeout(row) else None
+                for row, open_ in enumerate(is_open)
             ],
+        }
+
+    def _coordinator_columns(self) -> dict[str, Column]:
+        found = [self._owner(row) for row in range(len(self))]
+        times = self.now_ms[self.spans["log"]].tolist()
+        return {
+            "transactional_id": [one and one["transactional_id"] for one in found],
+            "coordinator_state": [one and one["status"] for one in found],
+            "coordinator_age_ms": [
+                one and age_at_coordinator(one, now) for one, now in zip(found, times, strict=True)
+            ],
+            "coordinator_timeout_ms": [one and one["timeout_ms"] for one in found],
         }
 
     def _summary_lines(self) -> list[str]:
@@ -353,13 +402,21 @@ class TransactionCollector:
 
     def transactions(self, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Transactions:
         """Return the transactions, after the end of the walk."""
+        spans = join_rows(self._found, TRANSACTION)
+        coordinators = Coordinators()
+        opened = set(spans["log"][spans["state"] == TransactionState.OPEN].tolist())
+        owners = [
+            coordinators.beside(log.partition) if number in opened else {}
+            for number, log in enumerate(self._walk.logs)
+        ]
         return Transactions(
             self._walk.logs,
-            join_rows(self._found, TRANSACTION),
+            spans,
             self._stable,
             self._ends,
             self._now,
             self._is_latest_write,
             timeout_ms,
-            self._walk.problems,
+            self._walk.problems + coordinators.problems,
+            owners,
         )

@@ -357,8 +357,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "OPEN_TRANSACTION": FindingKind(
         NOTE,
-        "A copy does not show how the transaction ended. No action needed if its log is in use;"
-        " otherwise audit it with the time of the copy as now (`--now`).",
+        "A copy does not show how the transaction ended. No action needed if its log is in use, or"
+        " while its coordinator has it as Ongoing; otherwise audit it with the time of the copy as"
+        " now (`--now`).",
     ),
     "EMPTY_TRANSACTIONS": FindingKind(
         NOTE,

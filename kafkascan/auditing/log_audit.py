@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.analysis.transaction_contradictions import (
+    Coordinators,
+    Owner,
+    coordinator_clause,
+    is_within_timeout,
+)
 from kafkascan.analysis.transaction_follower import (
     TransactionFollower,
     abort_command,
@@ -78,6 +84,8 @@ class AuditedLog:
         Time relative to which its transactions are old; None for that of its latest write.
     is_snapshot : bool
         Whether it is a KRaft snapshot: only its batches are checked.
+    coordinators : Coordinators
+        Of its transactions; the logs of an audit share one.
     """
 
     log: Log
@@ -85,6 +93,7 @@ class AuditedLog:
     config: TopicConfig
     now_ms: int | None = None
     is_snapshot: bool = False
+    coordinators: Coordinators = field(default_factory=Coordinators)
 
 
 @dataclass(frozen=True)
@@ -315,13 +324,22 @@ class LogAudit:
         now_ms, clock = self._clock(follower)
         for one in opened:
             idle_ms = now_ms - int(one["last_timestamp"])
-            is_hanging = idle_ms > self._limits.timeout_ms
+            owner = self._owner_of(one)
+            is_hanging = idle_ms > self._limits.timeout_ms and not is_within_timeout(
+                owner, self._log.partition, one, now_ms
+            )
             self.opened.append(OpenTransaction(self._log.partition, one, is_hanging))
             idle = f"has been idle for {age_text(idle_ms)}{clock}"
+            idle += coordinator_clause(owner, now_ms)
             if is_hanging:
                 self._note_open("HANGING_TRANSACTION", one, idle)
-            elif clock:
+            elif clock or idle_ms > self._limits.timeout_ms:
                 self._note_open("OPEN_TRANSACTION", one, idle)
+
+    def _owner_of(self, one: np.void) -> Owner | None:
+        """Return what the coordinator has recorded about the producer of a transaction."""
+        known = self._audited.coordinators.beside(self._log.partition)
+        return known.get(int(one["producer_id"]))
 
     def _clock(self, follower: TransactionFollower) -> tuple[int, str]:
         """Return the time relative to which transactions are idle, and what it is, if not now."""

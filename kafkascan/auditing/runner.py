@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkascan.analysis.transaction_contradictions import Coordinators
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
 from kafkascan.auditing.cluster_checks import (
     ClusterChecks,
@@ -223,12 +224,14 @@ def _audited_logs(
     known = {one: _checkpoints_of(one, reader) for one in partitions}
     opened, snapshots = _opened(logs)
     configs = _topic_configs(partitions)
+    coordinators = Coordinators()
     audited = [
         AuditedLog(
             log,
             known.get(log.partition) or _checkpoints_of(log.partition, reader),
             configs.get(log.partition, TopicConfig()),
             clocks.time_of(log.partition),
+            coordinators=coordinators,
         )
         for log in opened
     ]

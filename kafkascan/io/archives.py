@@ -129,6 +129,15 @@ class TarFolder:
         """The parent folder."""
         return TarFolder(self._archive, self._name.rpartition("/")[0])
 
+    def folders(self) -> list[TarFolder]:
+        """Return the folders in it, by name."""
+        inner = sorted(name for name in self._archive.folders if name)
+        return [
+            TarFolder(self._archive, name)
+            for name in inner
+            if name.rpartition("/")[0] == self._name
+        ]
+
     def names(self) -> list[str]:
         """Return the names of the files in it, sorted."""
         return sorted(self._archive.folders.get(self._name, {}))

@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
@@ -84,6 +84,7 @@ class Folder(Protocol):
         """
 
 
+@runtime_checkable
 class FolderTree(Folder, Protocol):
     """A folder whose inner folders are known."""
 

@@ -14,6 +14,7 @@ from kafkascan.analysis.transactions import Transactions
 from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.texts import printable
+from kafkascan.format.times import age_text
 from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, read_groups
 from kafkascan.internal_topics.transaction_states import (
     TRANSACTIONS_TOPIC,
@@ -168,7 +169,7 @@ def _log_row(log: LogFacts) -> list[str]:
 def _open_table(transactions: Transactions) -> PageTable:
     columns = {
         "Log": False, "Producer": True, "Epoch": True, "First offset": True,
-        "Last offset": True, "Records": True, "Age": True, "Hanging": False,
+        "Last offset": True, "Records": True, "Age": True, "Coordinator": False, "Hanging": False,
     }  # fmt: skip
     found = transactions.select(transactions.is_open).rows()
     rows = [
@@ -177,11 +178,22 @@ def _open_table(transactions: Transactions) -> PageTable:
             str(row["producer_epoch"]), f"{row['first_offset']:,}", f"{row['last_offset']:,}",
             f"{row['records']:,}",
             "" if row["age_ms"] is None else f"{row['age_ms'] / 60_000:,.0f} min",
+            _coordinator_cell(row),
             "yes" if row["is_hanging"] else "no",
         ]
         for row in sorted(found, key=lambda row: -(row["age_ms"] or 0))
     ]  # fmt: skip
     return page_table("Open transactions", columns, rows, noun="open transactions")
+
+
+def _coordinator_cell(row: dict[str, Any]) -> str:
+    """Return the state of a transaction at its coordinator, its age and timeout."""
+    if row["coordinator_state"] is None:
+        return ""
+    timeout = f"timeout {age_text(row['coordinator_timeout_ms'])}"
+    age = row["coordinator_age_ms"]
+    facts = timeout if age is None else f"{age_text(age)}, {timeout}"
+    return f"{row['coordinator_state']} ({facts})"
 
 
 def _producer_table(columns: dict[str, list[Any]]) -> PageTable:

@@ -146,9 +146,11 @@ def txns(path: Any, report: FindingReport, state: str, **options: Any) -> AnyTab
     """List transactions: open, hanging, aborted, committed.
 
     A transaction hangs if it is open for longer than --timeout-ms, as in `kafka-transactions
-    find-hanging`; the column `command` contains the command that aborts it. Ages are relative to
-    age_at. The clock of this time is `now` if a broker has locked the data directory or --now is
-    given, otherwise the `latest_write` to the log. Exit code 1: a transaction hangs.
+    find-hanging`; the column `command` contains the command that aborts it. A transaction that its
+    coordinator has as Ongoing within its own timeout does not hang: __transaction_state in the same
+    data directory is compared. Ages are relative to age_at. The clock of this time is `now` if a
+    broker has locked the data directory or --now is given, otherwise the `latest_write` to the
+    log. Exit code 1: a transaction hangs.
     """
     found = ks.read_transactions(path, **options)
     for message in found.hanging_messages:

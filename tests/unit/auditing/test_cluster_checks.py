@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import uuid
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,56 @@ def test_damaged_topics_are_not_compared(tmp_path: Path, metadata: TopicLog) -> 
     (tmp_path / "meta.properties").unlink()
     metadata.add(topic_record("orders", _ORDERS)).write()
     assert any("meta.properties" in one for one in ks.audit(tmp_path).unchecked)
+
+
+@pytest.mark.parametrize(
+    ("status", "partition", "age", "is_hanging", "state"),
+    [
+        ("Ongoing", 0, 50_000, False, "Ongoing for 50 s (timeout 1 min)"),
+        ("Ongoing", 0, 70_000, True, "Ongoing for 1 min (timeout 1 min)"),
+        ("Ongoing", 1, 50_000, True, "Ongoing for 50 s (timeout 1 min)"),
+        ("CompleteAbort", 0, 50_000, True, "CompleteAbort (timeout 1 min)"),
+    ],
+)
+def test_a_transaction_does_not_hang_while_its_coordinator_will_end_it(
+    tmp_path: Path, status: str, partition: int, age: int, is_hanging: bool, state: str
+) -> None:
+    states = TopicLog(tmp_path / "__transaction_state-7")
+    states.add(transaction("billing", 8, status, ("orders", partition))).write()
+    orders = TopicLog(tmp_path / "orders-0").add((b"k", b"v"), producer_id=8).write()
+    options = {"now_ms": T0 + age, "timeout_ms": 1000}
+    for path in (tmp_path, orders):
+        found = {one.symbol: one for one in ks.audit(path, **options).findings}
+        symbol = "HANGING_TRANSACTION" if is_hanging else "OPEN_TRANSACTION"
+        assert found.keys() & {"HANGING_TRANSACTION", "OPEN_TRANSACTION"} == {symbol}
+        assert f"; its coordinator has 'billing' as {state}" in found[symbol].message
+        assert (found[symbol].command is not None) == is_hanging
+        (row,) = ks.read_transactions(path, **options).rows()
+        assert (row["is_hanging"], row["transactional_id"]) == (is_hanging, "billing")
+        assert (row["coordinator_state"], row["coordinator_timeout_ms"]) == (status, 60_000)
+        assert row["coordinator_age_ms"] == (age + 1 if status == "Ongoing" else None)
+        assert (row["command"] is not None) == is_hanging
+    page = ks.build_report(tmp_path)
+    assert f"{status} (" in page.html
+
+
+def test_coordinators_in_a_tar(tmp_path: Path) -> None:
+    states = TopicLog(tmp_path / "data" / "__transaction_state-7")
+    states.add(transaction("billing", 8, "Ongoing", ("orders", 0))).write()
+    TopicLog(tmp_path / "data" / "orders-0").add((b"k", b"v"), producer_id=8).write()
+    with tarfile.open(tmp_path / "data.tar", "w") as archive:
+        archive.add(tmp_path / "data", "data")
+    found = ks.read_transactions(tmp_path / "data.tar", now_ms=T0 + 50_000, timeout_ms=1000)
+    assert found["coordinator_state"] == ["Ongoing"]
+    assert not found.is_hanging.any()
+
+
+def test_a_damaged_coordinator_is_a_problem_and_hides_nothing(tmp_path: Path) -> None:
+    states = TopicLog(tmp_path / "__transaction_state-7")
+    folder = states.add(transaction("billing", 8, "Ongoing", ("orders", 0))).write()
+    orders = TopicLog(tmp_path / "orders-0").add((b"k", b"v"), producer_id=8).write()
+    (segment,) = folder.glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:-1] + b"\xff")
+    found = ks.read_transactions(orders, now_ms=T0 + 50_000, timeout_ms=1000)
+    assert found.is_hanging.all()
+    assert len(found.problems)

@@ -54,7 +54,7 @@ def test_the_page_of_real_logs() -> None:
     assert all(link.startswith("#") for link in found.links)
     assert "default-src 'none'" in report.html
     assert report.html.count("<svg ") == 6
-    for text in ("codecs-java-0", "HANGING_TRANSACTION", "zstd, level 3", "producer"):
+    for text in ("codecs-java-0", "FUTURE_TIMESTAMP", "zstd, level 3", "producer"):
         assert text in report.html
     ids = re.findall(r'\bid="([^"]*)"', report.html)
     assert len(ids) == len(set(ids))
