@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         recover as recover,
     )
     from kafkascan.recovery.loading.loaded_segment import (
+        DiscardedRange as DiscardedRange,
         LoadFinding as LoadFinding,
         SegmentReport as SegmentReport,
     )
@@ -49,7 +50,7 @@ else:
         __name__,
         names={
             "crash_recovery": ["recover"],
-            "loading.loaded_segment": ["LoadFinding", "SegmentReport"],
+            "loading.loaded_segment": ["DiscardedRange", "LoadFinding", "SegmentReport"],
             "loading.planned_files": ["Action", "Change"],
             "recovery_results": [
                 "PartitionRecovery",

@@ -25,7 +25,11 @@ from kafkascan.tables.table import (
 )
 
 if TYPE_CHECKING:
-    from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
+    from kafkascan.recovery.loading.loaded_segment import (
+        DiscardedRange,
+        LoadFinding,
+        SegmentReport,
+    )
     from kafkascan.recovery.salvaging.segment_salvage import LostRange, SegmentSalvage
 
 
@@ -75,6 +79,16 @@ class PartitionRecovery:
         return sum(segment.truncated_bytes for segment in self.segments)
 
     @property
+    def discarded(self) -> dict[str, DiscardedRange]:
+        """What a broker discards of the log, by the names of segments."""
+        return {one.name: one.discarded for one in self.segments if one.discarded is not None}
+
+    @property
+    def discarded_records(self) -> int:
+        """Records of intact batches that a broker discards: `salvage` can copy them."""
+        return sum(one.records for one in self.discarded.values())
+
+    @property
     def is_in_order(self) -> bool:
         """Whether the log can be loaded and no change remains to be made."""
         return self.error is None and len(self.applied) == len(self.changes)
@@ -119,10 +133,11 @@ RECOVERY_SCHEMA = Schema(
         Field("recovered", "int64", "segments that a broker recovers", nullable=False),
         Field("truncated_bytes", "int64", "bytes that a broker discards", nullable=False,
               shown=Shown.ALWAYS),
+        Field("discarded_records", "int64", "of the records in these bytes, those of intact"
+              " batches, which `salvage` can copy", nullable=False, shown=Shown.ALWAYS),
         Field("changes", "int64", "changes that a broker makes", nullable=False,
               shown=Shown.ALWAYS),
-        Field("changes_made", "int64", "of the changes, those that were made", nullable=False,
-              shown=Shown.WIDE),
+        Field("changes_made", "int64", "of the changes, those that were made", nullable=False),
         Field("findings", "int64", "what is wrong and stays, as a broker does not notice it",
               nullable=False),
         Field("error", "string", "why the log cannot be loaded, or why a change failed",
@@ -212,6 +227,7 @@ class Recovery(AnyTable):
                 "segments": len(one.segments),
                 "recovered": sum(segment.is_recovered for segment in one.segments),
                 "truncated_bytes": one.truncated_bytes,
+                "discarded_records": one.discarded_records,
                 "changes": len(one.changes),
                 "changes_made": len(one.applied),
                 "findings": len(one.findings),

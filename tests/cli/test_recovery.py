@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -31,22 +32,64 @@ def test_recover_is_a_dry_run_by_default(killed: Path) -> None:
     assert found["being-written"]["log_end_offset"] == 124
     assert found["being-written"]["changes_made"] == 0
     assert (
-        "preallocated-0/00000000000000000000.log: truncate: zeros follow the last batch"
-        in result.stderr
-    )
+        "preallocated-0/00000000000000000000.log: truncate: zeros follow the last batch;"
+        " discards 62,741 bytes, no records\n"
+    ) in result.stderr
+    assert result.stderr.startswith(f"{killed}: a dry run: nothing was changed\n")
+    assert "salvage" not in result.stderr
 
 
 def test_recover_writes_and_truncates(killed: Path) -> None:
     result = run("recover", killed, "--write")
     assert result.returncode == 1  # a tail is left
-    assert result.stderr.count("\n") == 2
+    assert result.stderr.count("\n") == 3
+    assert f"{killed}: recovered: 6 of 7 changes made\n" in result.stderr
     assert "not marked as shut down cleanly: changes remain, for which --truncate" in result.stderr
     result = run("recover", killed, "--write", "--truncate")
-    assert result.returncode == 0
-    assert result.stderr == f"{killed}: marked as shut down cleanly, broker epoch 11\n"
+    assert result.returncode == 0  # only zeros were discarded
+    done, truncated, marked = result.stderr.splitlines()
+    assert done == f"{killed}: recovered: 1 of 1 changes made"
+    assert "truncated: zeros follow the last batch; discarded 62,741 bytes" in truncated
+    assert marked == f"{killed}: marked as shut down cleanly, broker epoch 11"
     assert (killed / ".kafka_cleanshutdown").exists()
     assert run("recover", killed).returncode == 0
     assert run("verify", killed).returncode == 0
+
+
+def test_recover_reports_what_it_discards(killed: Path) -> None:
+    folder = killed / "being-written-0"
+    log = folder / f"{0:020}.log"
+    damage(log, 3000)
+    loss = "14,431 bytes, offsets 21 to 123 or later, with 41 intact batches of 100 records"
+    result = run("recover", killed)
+    assert f"{log}: truncate: the stored checksum differs" in result.stderr
+    assert f"; discards {loss}\n" in result.stderr
+    assert f"too:\n    kafkascan salvage {shlex.quote(str(folder))} COPY\n" in result.stderr
+    (found, _) = rows("recover", killed, code=1)
+    assert (found["discarded_records"], found["changes_made"]) == (100, 0)
+    result = run("recover", killed, "--write", "--truncate")
+    assert result.returncode == 1  # records were discarded
+    assert f"{log}: truncated: the stored" in result.stderr
+    assert f"; discarded {loss}\n" in result.stderr
+    assert "kafkascan salvage" not in result.stderr
+    assert run("recover", killed).returncode == 0
+
+
+def test_recover_reports_dropped_segments(tmp_path: Path) -> None:
+    healthy = HealthyPartition(tmp_path / "data" / "orders-0").write()
+    first, second, *_ = sorted(healthy.folder.glob("*.log"))
+    damage(first, 200)
+    records = len(ks.read_records(second, control="include"))
+    result = run("recover", healthy.folder)
+    assert f"with {len(ks.scan_batches(second)):,} intact batches of {records:,} records" in (
+        next(one for one in result.stderr.splitlines() if one.startswith(f"{second}: delete: "))
+    )
+
+
+def damage(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
 
 
 def test_recover_errors(killed: Path, tmp_path: Path) -> None:
@@ -68,13 +111,15 @@ def test_recover_counts_changes_of_one_kind(tmp_path: Path) -> None:
     log.write_bytes(b"torn")
     result = run("recover", data)
     lines = result.stderr.splitlines()
-    assert lines[0] == f"{log}: truncate: the last batch is incomplete"
+    assert lines[0] == f"{data}: a dry run: nothing was changed"
+    loss = "discards 4 bytes, from offset 0 on, no intact batches"
+    assert lines[1] == f"{log}: truncate: the last batch is incomplete; {loss}"
     epochs = data / "empty-0" / "leader-epoch-checkpoint"
     assert (
         f"6 leader-epoch-checkpoint files: write: the file is missing (such as {epochs})" in lines
     )
-    assert len(lines) == 4  # and both indexes
-    assert len(run("recover", data, "--all-changes").stderr.splitlines()) == 1 + 3 * 6
+    assert len(lines) == 5  # and both indexes
+    assert len(run("recover", data, "--all-changes").stderr.splitlines()) == 2 + 3 * 6
 
 
 def test_recover_reports_what_a_broker_does_not_notice(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,7 +30,8 @@ from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 
 # Changes of one kind that are listed one by one.
 _LISTED = 3
-_Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
+_Changes: TypeAlias = list[tuple[ks.recovery.PartitionRecovery, ks.recovery.Change]]
+_DONE = {"truncate": "truncated", "delete": "deleted", "split": "split"}
 
 
 # ---- recover ---------------------------------------------------------------------------------
@@ -89,8 +91,9 @@ def recover(
     """Recover logs as a broker does after an unclean shutdown.
 
     Without --write this is a dry run: nothing is changed, and the changes that a broker would
-    make are listed on stderr. Fails if a running broker uses the data directory. Exit code 1:
-    changes remain to be made, or a log has damage that its recovery does not remove.
+    make are listed on stderr, with the offsets that are lost. Fails if a running broker uses the
+    data directory. Exit code 1: changes remain to be made, records were discarded, or a log has
+    damage that its recovery does not remove.
 
     PATHS are data directories or partition directories: name all data directories of a broker
     together. Only the segments that a broker would load are read. KRaft's metadata log is
@@ -117,6 +120,7 @@ def recover(
     for result in results:
         run.output.write_tables(RECOVERY_SCHEMA, [result])
         _print_problems(run, result)
+        run.print_report(_verdict(result, write=write))
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
         if write and options["mark_clean"]:
@@ -143,33 +147,93 @@ def _recovery_reports(
         Whether to list every change; otherwise changes of one kind that do not shorten a log are
         counted.
     """
+    made = [(one, change) for one in result.partitions for change in one.applied]
     left = [
-        (one.path, change)
+        (one, change)
         for one in result.partitions
         for change in one.changes
         if change not in one.applied
     ]
+    yield _discarded(made)
     yield _shortened(left)
+    yield _salvage_hint(result, left)
     yield _other_changes(left, len(left) if all_changes else _LISTED)
     yield _notes(result)
 
 
-def _shortened(left: _Unmade) -> FindingReport:
-    """Return the changes that discard a part of a log, or split one."""
+def _discarded(made: _Changes) -> FindingReport:
+    """Return the parts of logs that were discarded; preallocated zeros are a note."""
     report = FindingReport()
-    for folder, change in left:
+    for log, change in made:
         if change.shortens_log:
-            report.add(_line(folder, change))
+            lost = log.discarded.get(change.name)
+            is_note = lost is None or lost.is_zeros
+            action = _DONE.get(change.action, change.action)
+            loss = _loss(lost, "discarded")
+            report.add(_line(log.path, change, action) + loss, is_note=is_note)
     return report
 
 
-def _other_changes(left: _Unmade, listed: int) -> FindingReport:
+def _shortened(left: _Changes) -> FindingReport:
+    """Return the changes that discard a part of a log, or split one."""
+    report = FindingReport()
+    for log, change in left:
+        if change.shortens_log:
+            loss = _loss(log.discarded.get(change.name), "discards")
+            report.add(_line(log.path, change, change.action) + loss)
+    return report
+
+
+def _loss(lost: ks.recovery.DiscardedRange | None, verb: str) -> str:
+    """Return a clause about what a change of a log discards."""
+    if lost is None:
+        return ""
+    if lost.is_zeros:
+        return f"; {verb} {lost.size:,} bytes, no records"
+    if not lost.batches:
+        offsets = f"from offset {lost.first_offset} on, no intact batches"
+        return f"; {verb} {lost.size:,} bytes, {offsets}"
+    offsets = f"offsets {lost.first_offset} to {lost.last_offset} or later"
+    intact = f"{lost.batches:,} intact batches of {lost.records:,} records"
+    return f"; {verb} {lost.size:,} bytes, {offsets}, with {intact}"
+
+
+def _salvage_hint(result: ks.recovery.Recovery, left: _Changes) -> FindingReport:
+    """Return the command that keeps intact batches which the remaining changes discard."""
+    report = FindingReport()
+    logs = {log.path: log for log, change in left if change.name in log.discarded}
+    records = sum(log.discarded_records for log in logs.values())
+    if not records:
+        return report
+    paths = [log.path for log in logs.values() if log.discarded_records]
+    if len(paths) > 1:
+        paths = [one for one in result.paths if any(one in (log, log.parent) for log in paths)]
+    report.add(f"`salvage` copies the {records:,} intact records, too:", is_note=True)
+    for path in paths:
+        report.add(f"    kafkascan salvage {shlex.quote(str(path))} COPY", is_note=True)
+    return report
+
+
+def _verdict(result: ks.recovery.Recovery, *, write: bool) -> FindingReport:
+    """Return whether changes were made, and how many."""
+    report = FindingReport()
+    changes = sum(len(one.changes) for one in result.partitions)
+    made = sum(len(one.applied) for one in result.partitions)
+    where = ", ".join(map(str, result.paths))
+    if write:
+        report.add(f"{where}: recovered: {made:,} of {changes:,} changes made", is_note=True)
+    elif changes:
+        report.add(f"{where}: a dry run: nothing was changed", is_note=True)
+    return report
+
+
+def _other_changes(left: _Changes, listed: int) -> FindingReport:
     """Return the other changes, by kind; those of a frequent kind are counted."""
     kinds: dict[tuple[str, str, str], list[str]] = {}
-    for folder, change in left:
+    for log, change in left:
         if not change.shortens_log:
             key = (change.action.value, _kind_of(change.name), change.reason)
-            kinds.setdefault(key, []).append(_line(folder, change))
+            kinds.setdefault(key, []).append(_line(log.path, change, change.action))
     report = FindingReport()
     for (action, kind, reason), lines in sorted(kinds.items(), key=lambda one: len(one[1])):
         if len(lines) <= listed:
@@ -187,8 +251,8 @@ def _kind_of(name: str) -> str:
     return dot + kind if digits.isdigit() and dot else name
 
 
-def _line(folder: Path, change: ks.recovery.Change) -> str:
-    return f"{folder / change.name}: {change.action}: {change.reason}"
+def _line(folder: Path, change: ks.recovery.Change, action: str) -> str:
+    return f"{folder / change.name}: {action}: {change.reason}"
 
 
 def _notes(result: ks.recovery.Recovery) -> FindingReport:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.screening import FORMATS, OFFSETS, screen
+from kafkascan.batches.summary import summarize
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.errors import (
@@ -57,6 +58,36 @@ class LoadFinding(Finding):
     file: str | None = None
 
 
+@dataclass(frozen=True)
+class DiscardedRange:
+    """
+    The end of a segment, or all of it, that a broker discards.
+
+    Attributes
+    ----------
+    size : int
+        In bytes.
+    first_offset : int
+        The offset after the last batch that is kept; for a dropped segment its base offset.
+    last_offset : int or None
+        Last offset of the intact batches in the range; None if there are none. More offsets may
+        be lost.
+    batches : int
+        Number of intact batches in the range, as a scan finds them after the damage.
+    records : int
+        Number of records of these batches whose headers contain a number.
+    is_zeros : bool
+        Whether the range is the end of a preallocated file, which contains no records.
+    """
+
+    size: int
+    first_offset: int
+    last_offset: int | None
+    batches: int
+    records: int
+    is_zeros: bool
+
+
 @dataclass
 class SegmentReport:
     """
@@ -76,6 +107,8 @@ class SegmentReport:
         Whether the checksums of its batches were verified.
     reason : str or None
         Why the segment is truncated at `valid_bytes`, or dropped.
+    discarded : DiscardedRange or None
+        What a broker discards; None if it keeps the whole segment.
     """
 
     name: str
@@ -87,6 +120,7 @@ class SegmentReport:
     is_recovered: bool
     is_verified: bool
     reason: str | None
+    discarded: DiscardedRange | None = None
 
     @property
     def truncated_bytes(self) -> int:
@@ -296,16 +330,36 @@ class LoadedSegment:
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
         end = self.offsets().end_offset
+        next_offset = self.base_offset if end is None else end
+        start = 0 if dropped_because else self.valid_bytes
+        first_offset = self.base_offset if dropped_because else next_offset
         return SegmentReport(
             name=self.name,
             base_offset=self.base_offset,
-            next_offset=self.base_offset if end is None else end,
+            next_offset=next_offset,
             batches=self._batch_count,
             size=self.size,
-            valid_bytes=0 if dropped_because else self.valid_bytes,
+            valid_bytes=start,
             is_recovered=self.is_recovered,
             is_verified=self.is_verified,
             reason=dropped_because or self.reason,
+            discarded=self._discarded(start, first_offset) if start < self.size else None,
+        )
+
+    def _discarded(self, start: int, first_offset: int) -> DiscardedRange:
+        """Return what is lost from a position on, with the batches that a scan finds there."""
+        with self.open() as source:
+            scan = scan_batches(source, start=start, on_corrupt="resync")
+            is_intact = verify_crcs(source, scan.batches, threads=1) & ~scan.is_doubtful
+        # Lower offsets are those of a copy, or of old data.
+        intact = summarize(scan.batches[is_intact & (scan.batches["base_offset"] >= first_offset)])
+        return DiscardedRange(
+            size=self.size - start,
+            first_offset=first_offset,
+            last_offset=intact.last_offset,
+            batches=intact.batches,
+            records=intact.records,
+            is_zeros=scan.end is ScanEnd.ZERO_TAIL and not scan.valid_bytes,
         )
 
 
