@@ -34,7 +34,7 @@ from kafkascan.recovery.partition_settings import PartitionSettings, first_set, 
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
 # Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
-_METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
+METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _without_link(path: Path) -> PartitionDir:
 
 
 def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
-    return [one for one in partitions if one.topic not in (None, _METADATA_TOPIC) and one.is_log]
+    return [one for one in partitions if one.topic not in (None, METADATA_TOPIC) and one.is_log]
 
 
 # Number of partitions whose files are written together: one wait for the disk makes them all

@@ -43,6 +43,13 @@ def test_salvage_dry_run_and_copy(damaged: Path, tmp_path: Path) -> None:
     again = run("salvage", out)
     assert again.returncode == 1
     assert "[OFFSET_GAP]" in again.stderr, "the lost offsets are missing in the copy"
+    assert ("small-segments", "OFFSET_GAP") in {
+        (row["topic"], row["symbol"]) for row in rows("audit", out, "--alarms", code=1)
+    }
+    assert run("info", out).returncode == 1
+    checkpoint = out / "cleaner-offset-checkpoint"
+    ks.broker_state.write_offset_checkpoint(checkpoint, {("small-segments", 0): 200})
+    assert run("info", out).returncode == 0, "compaction explains the gap"
 
 
 def test_diff(damaged: Path, tmp_path: Path) -> None:

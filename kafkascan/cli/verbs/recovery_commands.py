@@ -303,7 +303,7 @@ def _not_marked(result: ks.recovery.Recovery) -> FindingReport:
 @option("--doubtful", type=("keep", "drop"), default="keep",
         help="Keep or drop batches inside damaged ranges that may be the content of a damaged"
         " record.")  # fmt: skip
-@interval_bytes()
+@interval_bytes("each topic's setting in the metadata log, or 4096")
 @JSON_REPORT
 @with_run(SALVAGE_SCHEMA, to_file=True, rows="ranges")
 @THREADS

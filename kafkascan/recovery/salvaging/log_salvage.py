@@ -18,11 +18,12 @@ from kafkascan.batches.resyncing.gaps import UNCOVERED
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.walks import read_pieces
 from kafkascan.broker_state.checkpoints import (
+    CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
     parse_leader_epochs,
 )
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
+from kafkascan.broker_state.indexes import require_interval_bytes
 from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.io.atomic_files import AtomicFile, give_owner, give_owner_and_mode
 from kafkascan.io.concurrency import map_ordered, require_threads
@@ -31,12 +32,13 @@ from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
-from kafkascan.logs.log_finding import find_log_dir
+from kafkascan.logs.log_finding import find_log_dir, partition_dir
 from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_GAP
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
-from kafkascan.recovery.crash_recovery import recover
+from kafkascan.recovery.crash_recovery import METADATA_TOPIC, recover
+from kafkascan.recovery.partition_settings import read_metadata
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
 from kafkascan.recovery.salvaging.foreign_ranges import Doubtful
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
@@ -57,7 +59,11 @@ from kafkascan.tables.table import Problems
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.
 _KEPT_FILES = ("partition.metadata", "quorum-state")
-_DATA_DIR_FILES = ("meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT)
+_DATA_DIR_FILES = (
+    "meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT,
+    # It explains the missing offsets of compacted logs.
+    CLEANER_CHECKPOINT,
+)  # fmt: skip
 
 
 INCOMPLETE = ".incomplete"
@@ -70,7 +76,7 @@ def salvage(
     /,
     *,
     doubtful: Doubtful = "keep",
-    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    interval_bytes: int | None = None,
     threads: int | None = None,
     on_progress: Callable[[PartitionSalvage, int, int], object] | None = None,
     storage_options: Mapping[str, object] | None = None,
@@ -95,8 +101,9 @@ def salvage(
     doubtful : {"keep", "drop"}
         Whether to keep batches within damage for which only checksums and offsets indicate that
         they belong to the log, and are not the content of a damaged record.
-    interval_bytes : int, default 4096
-        As in `recover`.
+    interval_bytes : int, optional
+        ``index.interval.bytes`` of all topics. By default, as in `recover`, each topic's own
+        setting in the metadata log of the copy's data directory, else 4096.
     threads : int, optional
         Number of partitions that are processed concurrently; by default one per CPU.
     on_progress : callable, optional
@@ -132,7 +139,8 @@ def salvage(
 
     A transaction whose marker is lost stays open up to the next marker of its producer.
     """
-    require_interval_bytes(interval_bytes)
+    if interval_bytes is not None:
+        require_interval_bytes(interval_bytes)
     if doubtful not in ("keep", "drop"):
         raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
     threads = require_threads(threads)
@@ -170,6 +178,8 @@ def salvage(
         done = copy_to(folder)
         if is_data_dir and logs:  # no broker starts without these files
             _copy_files(logs[0].partition.folder.parent, folder, _DATA_DIR_FILES)
+        if interval_bytes is None and not is_data_dir:
+            interval_bytes = _interval_at(target)
         is_marked_clean = _recover_copies(done, folder, interval_bytes, threads)
         if path.is_dir():
             _adopt(folder, path)
@@ -278,6 +288,9 @@ def _copy_log(
             folder.mkdir(exist_ok=True)
             snapshots = [name for name in one.folder.names() if name.endswith(".checkpoint")]
             _copy_files(one.folder, folder, [*_KEPT_FILES, *snapshots])
+            if one.topic == METADATA_TOPIC and _known_epochs(one.folder):
+                # No recovery rebuilds its epochs: those before the log's start are in snapshots.
+                _copy_files(one.folder, folder, [LEADER_EPOCH_CHECKPOINT])
         bounds, result.overlaps = find_bounds(log)
         for segment, bound in zip(log.segments, bounds, strict=True):
             copied = (
@@ -388,8 +401,14 @@ def _require_empty(folder: Path) -> None:
         raise FileExistsError(f"{folder}: the directory is not empty")
 
 
+def _interval_at(target: Path) -> int | None:
+    """Return the topic's ``index.interval.bytes`` in the data dir of a partition's copy."""
+    topic = partition_dir(target).topic or ""
+    return read_metadata(data_dirs_of(target)).own_config(topic).interval_bytes
+
+
 def _recover_copies(
-    partitions: list[PartitionSalvage], target: Path, interval_bytes: int, threads: int
+    partitions: list[PartitionSalvage], target: Path, interval_bytes: int | None, threads: int
 ) -> bool:
     """
     Build the indexes and other files of the copied logs, as `recover` does.

@@ -368,3 +368,35 @@ def test_a_copy_has_the_owner_and_the_modes_of_the_original(tmp_path: Path) -> N
     for path in ((tmp_path / "copy"), *(tmp_path / "copy").rglob("*")):
         owner = (path.stat().st_uid, path.stat().st_gid)
         assert owner == ((1234, 2345) if is_root else (os.geteuid(), data.stat().st_gid))
+
+
+@pytest.mark.parametrize("name", sorted(one.parent.name for one in GOLDEN.glob("*/data")))
+def test_the_recovery_of_a_copy_changes_nothing(name: str, tmp_path: Path) -> None:
+    data = GOLDEN / name / "data"
+    salvaged = ks.salvage(data, tmp_path / "copy")
+    assert salvaged.lost_bytes == 0
+    found = ks.recover(tmp_path / "copy")
+    assert found.is_in_order
+    assert {one.symbol for log in found.partitions for one in log.findings} == set()
+    folder = "__cluster_metadata-0"
+    if (data / folder).exists():
+        epochs = [where / folder / "leader-epoch-checkpoint" for where in (data, tmp_path / "copy")]
+        assert epochs[0].read_bytes() == epochs[1].read_bytes()
+
+
+def test_the_copy_of_a_partition_has_the_interval_of_the_data_dir_around_it(tmp_path: Path) -> None:
+    data = Path(shutil.copytree(GOLDEN / "kafka-4.4.0" / "data", tmp_path / "data"))
+    shutil.rmtree(data / "small-segments-0")
+    log = GOLDEN / "kafka-4.4.0" / "data" / "small-segments-0"
+    for target in (data / "small-segments-0", tmp_path / "small-segments-0"):
+        ks.salvage(log, target)
+        assert ks.recover(target, recovery_point=0).is_in_order
+    index = f"{0:020}.index"
+    assert (data / "small-segments-0" / index).read_bytes() == (log / index).read_bytes()
+
+
+def test_damaged_epochs_of_the_metadata_log_are_left_out(tmp_path: Path) -> None:
+    data = Path(shutil.copytree(GOLDEN / "kafka-4.4.0" / "data", tmp_path / "data"))
+    (data / "__cluster_metadata-0" / "leader-epoch-checkpoint").write_text("nonsense")
+    ks.salvage(data, tmp_path / "copy")
+    assert not (tmp_path / "copy" / "__cluster_metadata-0" / "leader-epoch-checkpoint").exists()
