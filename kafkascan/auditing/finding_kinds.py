@@ -152,7 +152,7 @@ TIER_KINDS: dict[str, FindingKind] = {
 
 FINDING_KINDS: dict[str, FindingKind] = {
     # ---- bytes ----
-    "BAD_CRC": FindingKind(ERROR, _CUT),
+    "CHECKSUM_MISMATCH": FindingKind(ERROR, _CUT),
     "CORRUPT": FindingKind(ERROR, _CUT),
     "UNREADABLE": FindingKind(
         ERROR, "The file was not audited. Check its permissions and the disk, then audit again."

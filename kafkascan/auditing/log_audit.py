@@ -203,7 +203,9 @@ class LogAudit:
             self._tombstones += table.tombstones
             if table.is_bad is not None:
                 message = SENTENCES[STATUS["CHECKSUM_MISMATCH"]]
-                self._note_rows("BAD_CRC", chunk, row + np.flatnonzero(table.is_bad), message)
+                self._note_rows(
+                    "CHECKSUM_MISMATCH", chunk, row + np.flatnonzero(table.is_bad), message
+                )
             for symbol, at, message in table.of_records:
                 self._note_rows(symbol, chunk, np.array([row + at]), message)
 

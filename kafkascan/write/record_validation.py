@@ -182,7 +182,7 @@ def _wrapped_findings(
     batches: BatchTable, row: int, is_other: NDArray[np.bool_], is_bad: NDArray[np.bool_]
 ) -> Iterator[BatchFinding]:
     for symbol, exception, wrong, message in (
-        ("INNER_BAD_CRC", CORRUPT, is_bad, "the checksum of an inner message is wrong"),
+        ("INNER_CHECKSUM_MISMATCH", CORRUPT, is_bad, "the checksum of an inner message is wrong"),
         ("INNER_MAGIC", INVALID, is_other, "the magic of an inner message differs"),
     ):
         count = int(np.count_nonzero(wrong))

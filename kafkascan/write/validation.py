@@ -191,7 +191,7 @@ def _analyzed(source: Source, batches: BatchTable, append: Append) -> Iterator[B
         message = f"the batch is larger than {append.max_message_bytes} bytes"
         checks.append(("TOO_LARGE", "RecordTooLargeException", wrong, message))
     wrong = ~verify_crcs(source, batches, threads=append.threads)
-    checks.append(("BAD_CRC", CORRUPT, wrong, SENTENCES[STATUS["CHECKSUM_MISMATCH"]]))
+    checks.append(("CHECKSUM_MISMATCH", CORRUPT, wrong, SENTENCES[STATUS["CHECKSUM_MISMATCH"]]))
     wrong = compression_type(batches) > CompressionType.ZSTD
     unknown = SENTENCES[STATUS["UNSUPPORTED_COMPRESSION"]]
     checks.append(("UNSUPPORTED_COMPRESSION", "IllegalArgumentException", wrong, unknown))

@@ -152,7 +152,7 @@ def test_damage_is_reported_and_the_run_continues(tmp_path: Path, log: Path) -> 
     lines = [line for line in result.stderr.splitlines() if "[OFFSET_" not in line]
     first, second, third = lines
     assert first.startswith(f"{bad_crc}: position 136 (base_offset 2): ")
-    assert first.endswith("[BAD_CRC]")
+    assert first.endswith("[CHECKSUM_MISMATCH]")
     assert "magic 7 is not 0, 1 or 2 [BAD_MAGIC]; 136 bytes" in second
     assert third == f"{torn}: position 272: 65 bytes after the last batch [TORN_TAIL]"
     listed = run("batches", bad_crc, "--verify", "--columns", "base_offset", "--format", "csv")

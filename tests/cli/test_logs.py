@@ -47,12 +47,12 @@ def test_audit(partition: HealthyPartition) -> None:
     data[500] ^= 1
     partition.log(1).write_bytes(data)
     (found,) = rows("audit", partition.folder, code=1)
-    assert (found["symbol"], found["file"]) == ("BAD_CRC", partition.log(1).name)
+    assert (found["symbol"], found["file"]) == ("CHECKSUM_MISMATCH", partition.log(1).name)
     assert found["advice"]
     assert rows("audit", partition.folder, "--no-verify") == []
     shown = run("audit", partition.folder)
     assert shown.returncode == 1
-    assert "BAD_CRC" in shown.stdout
+    assert "CHECKSUM_MISMATCH" in shown.stdout
     assert rows("audit", partition.folder, "--no-verify", "--max-message-bytes", 100, code=1)
 
 

@@ -210,7 +210,7 @@ def is_damage_of_offsets(one: ks.auditing.LogFinding, indexed: int, met: int) ->
     return one.symbol == "OFFSET_OVERLAP" and one.offset is not None and indexed < one.offset <= met
 
 
-_OF_RECORDS = {"BAD_CRC", "BAD_RECORDS", "MAX_TIMESTAMP_MISMATCH"}
+_OF_RECORDS = {"CHECKSUM_MISMATCH", "BAD_RECORDS", "MAX_TIMESTAMP_MISMATCH"}
 
 
 def leads_to(log: Path, indexed: int, met: int) -> bool:
@@ -248,7 +248,7 @@ Found = dict[str, ks.auditing.LogFinding]
 
 
 def check_checksums(dump: Dump, said: Said, found: Found) -> bool:
-    one = found.get("BAD_CRC")
+    one = found.get("CHECKSUM_MISMATCH")
     if one is None:  # behind a magic that Kafka does not have, the tool reads on
         return "BAD_MAGIC" in found["CORRUPT"].message
     is_whole = not any(one.what == "exception" for one in dump.complaints)

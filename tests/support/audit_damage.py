@@ -238,8 +238,8 @@ def end_early(name: str) -> Damage:
 
 DAYS = 86_400_000
 DAMAGE: dict[str, tuple[Damage, str]] = {
-    "a bit of a value": (edit(1, ".log", 500, b"\xff"), "BAD_CRC"),
-    "a checksum": (set_field("crc", 7, is_signed=False), "BAD_CRC"),
+    "a bit of a value": (edit(1, ".log", 500, b"\xff"), "CHECKSUM_MISMATCH"),
+    "a checksum": (set_field("crc", 7, is_signed=False), "CHECKSUM_MISMATCH"),
     "a length": (set_field("batch_length", 3, is_signed=False), "CORRUPT"),
     "a magic byte": (set_field("magic", 9, is_signed=False), "CORRUPT"),
     "a tail cut off": (truncate(2), "TORN_TAIL"),

@@ -170,7 +170,7 @@ def _add_bad_checksums(
     for batch in rows[~are_valid] if not are_valid.all() else ():
         report.add(
             f"{path}: position {batch['position']} (base_offset {batch['base_offset']}):"
-            f" the stored checksum {batch['crc']} does not match the bytes [BAD_CRC]"
+            f" the stored checksum {batch['crc']} does not match the bytes [CHECKSUM_MISMATCH]"
         )
 
 

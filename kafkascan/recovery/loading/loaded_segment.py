@@ -310,7 +310,9 @@ class LoadedSegment:
                         f"{len(wrong)} batches have a wrong checksum, the first at offset"
                         f" {first['base_offset']}"
                     )
-                    self._add_damage("BAD_CRC", message, int(first["position"]), int(wrong[0]))
+                    self._add_damage(
+                        "CHECKSUM_MISMATCH", message, int(first["position"]), int(wrong[0])
+                    )
 
     def _add_damage(self, symbol: str, what: str, position: int, row: int | None = None) -> None:
         message = (

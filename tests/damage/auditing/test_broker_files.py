@@ -82,9 +82,9 @@ def _merge(data_dir: Path) -> None:
 
 
 SEEN: dict[str, tuple[Damage, set[str]]] = {
-    "a bit in a header": (_flip(f"{_SMALL}/{_SECOND}.log", 23), {"BAD_CRC"}),
+    "a bit in a header": (_flip(f"{_SMALL}/{_SECOND}.log", 23), {"CHECKSUM_MISMATCH"}),
     "a bit in a length": (_flip(f"{_SMALL}/{_SECOND}.log", 8), {"CUT_SEGMENT"}),
-    "a bit in records": (_flip(f"{_SMALL}/{_SECOND}.log", 90), {"BAD_CRC"}),
+    "a bit in records": (_flip(f"{_SMALL}/{_SECOND}.log", 90), {"CHECKSUM_MISMATCH"}),
     "the end of the log, in a batch": (_cut(f"{_SMALL}/{_LAST}.log", 40), {"TORN_TAIL"}),
     "the end of a segment": (_cut(f"{_SMALL}/{_SECOND}.log", 40), {"CUT_SEGMENT"}),
     "zeros after a segment": (_append(f"{_SMALL}/{_SECOND}.log", bytes(512)), {"CUT_SEGMENT"}),

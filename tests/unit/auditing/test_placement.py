@@ -61,7 +61,7 @@ def test_a_damaged_future_replica_is_audited(tmp_path: Path) -> None:
     data = bytearray(log.read_bytes())
     data[500] ^= 1
     log.write_bytes(data)
-    assert symbols(folder) == {"FUTURE_LOG", "BAD_CRC"}
+    assert symbols(folder) == {"FUTURE_LOG", "CHECKSUM_MISMATCH"}
 
 
 def test_stray_logs(tmp_path: Path) -> None:

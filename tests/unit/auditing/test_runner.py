@@ -117,7 +117,7 @@ def test_one_file_is_audited_alone(tmp_path: Path) -> None:
     assert ks.audit(partition.log(0).read_bytes()).findings == []
     data = bytearray(partition.log(0).read_bytes())
     data[500] ^= 1
-    assert [one.symbol for one in ks.audit(bytes(data)).findings] == ["BAD_CRC"]
+    assert [one.symbol for one in ks.audit(bytes(data)).findings] == ["CHECKSUM_MISMATCH"]
 
 
 def test_a_table_of_findings(data_dir: Path) -> None:

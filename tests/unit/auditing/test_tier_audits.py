@@ -202,7 +202,7 @@ def test_a_damaged_batch_is_no_contradiction_of_the_manifest(stored: Stored) -> 
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    assert {one.symbol for one in stored.audit().alarms} == {"BAD_CRC"}
+    assert {one.symbol for one in stored.audit().alarms} == {"CHECKSUM_MISMATCH"}
 
 
 def test_a_segment_without_its_key_is_an_error(stored: Stored, tmp_path: Path) -> None:

@@ -65,14 +65,14 @@ def test_a_wrong_checksum_below_the_recovery_point(healthy: Path) -> None:
     data[-1] ^= 1
     first.write_bytes(data)
     assert found(healthy) == []
-    assert found(healthy, verify=True) == [("BAD_CRC", first.name)]
+    assert found(healthy, verify=True) == [("CHECKSUM_MISMATCH", first.name)]
     (planned,) = ks.recover(healthy, verify=True).partitions
     batches = ks.scan_batches(first).batches
     assert planned.findings[0].position == batches["position"][-1]
     assert planned.findings[0].severity is Severity.ERROR
     (problem,) = ks.recover(healthy, verify=True).problems
     assert (problem.symbol, problem.path, problem.position) == (
-        "BAD_CRC", str(first), planned.findings[0].position
+        "CHECKSUM_MISMATCH", str(first), planned.findings[0].position
     )  # fmt: skip
     assert (problem.topic, problem.partition, problem.rows_missing) == ("orders", 0, False)
     assert not ks.recover(healthy.parent, write=True, truncate=True, verify=True).is_marked_clean

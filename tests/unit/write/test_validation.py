@@ -94,7 +94,7 @@ def test_size_and_checksum_and_codec() -> None:
     rig = Rig().batch(b"x" * 100).batch(attributes=7)
     rig.flip(0, 70)
     symbols = [symbol for symbol, _ in found(rig.log, max_message_bytes=100)]
-    assert symbols[:3] == ["TOO_LARGE", "BAD_CRC", "UNSUPPORTED_COMPRESSION"]
+    assert symbols[:3] == ["TOO_LARGE", "CHECKSUM_MISMATCH", "UNSUPPORTED_COMPRESSION"]
 
 
 def test_inner_messages() -> None:
@@ -104,7 +104,7 @@ def test_inner_messages() -> None:
     damaged = bytearray(message_v1(b"k", b"v"))
     damaged[-1] ^= 1
     data = message_v1(None, compress(GZIP, 1, bytes(damaged)), attributes=GZIP)
-    assert found(data) == [("INNER_BAD_CRC", "CorruptRecordException")]
+    assert found(data) == [("INNER_CHECKSUM_MISMATCH", "CorruptRecordException")]
 
 
 def test_ends_of_logs() -> None:
