@@ -290,6 +290,13 @@ _PARTITION = option("-p --partition N", "partitions", type=NATURAL, multiple=Tru
                     " times.")  # fmt: skip
 
 
+ISOLATION = option("--isolation", type=("read_uncommitted", "read_committed"),
+                   default="read_uncommitted",
+                   help="read_committed shows what a consumer with this isolation.level gets: no"
+                   " records of aborted transactions, and none from the first open transaction"
+                   " on.")  # fmt: skip
+
+
 def with_segments(command: Command) -> Command:
     """Declare the options of a command that reads segment files, passed as `SegmentPaths`."""
 
@@ -320,16 +327,18 @@ def with_destination(command: Command) -> Command:
 
 def with_logs(command: Command) -> Command:
     """Declare the paths of a command that reads whole logs, passed as ``paths``."""
+    extend_help(command, _LOGS_HELP)
+    return declare(command, PATHS, with_partitions)
+
+
+def with_partitions(command: Command) -> Command:
+    """Declare the options that select partitions, passed as ``wanted``."""
 
     @functools.wraps(command)
-    def call(
-        paths: Sequence[Path], topics: tuple[str, ...], partitions: tuple[int, ...], **rest: Any
-    ) -> None:
-        wanted = PartitionFilter(frozenset(topics), frozenset(partitions))
-        command(paths=paths, wanted=wanted, **rest)
+    def call(topics: tuple[str, ...], partitions: tuple[int, ...], **rest: Any) -> None:
+        command(wanted=PartitionFilter(frozenset(topics), frozenset(partitions)), **rest)
 
-    extend_help(call, _LOGS_HELP)
-    return declare(call, PATHS, _TOPIC, _PARTITION)
+    return declare(call, _TOPIC, _PARTITION)
 
 
 def extend_help(command: Command, paragraph: str) -> None:

@@ -57,7 +57,9 @@ _WITHOUT = {
         "report": "it writes a page",
     },
 }  # fmt: skip
-_OF_LOGS = {"info", "batches", "records", "count", "txns", "producers", "advise", "verify", "audit"}
+_OF_LOGS = {
+    "info", "batches", "records", "count", "txns", "producers", "advise", "verify", "audit", "sql",
+}  # fmt: skip
 _OF_FILES = {"index build", "index check"}
 # Options of some commands, and the reason why the others do not have them.
 _ONLY = {

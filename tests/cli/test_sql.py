@@ -21,6 +21,8 @@ COUNTS = {
     "producers": ["producers", DATA],
     "counts": ["count", DATA],
     "findings": ["audit", DATA],
+    "groups": ["groups", DATA],
+    "transactional_ids": ["txn-state", DATA],
 }
 
 
@@ -56,6 +58,32 @@ def test_rows(log: Path) -> None:
     assert run("sql", query, log).stdout.split() == ["id", "7"]
     query = 'SELECT utf8(value) AS text FROM records WHERE "offset" = 1'
     assert rows("sql", query, log) == [{"text": "?"}]
+
+
+def test_all_tables_are_listed(log: Path) -> None:
+    assert {one["name"] for one in rows("sql", "SHOW TABLES", log)} == COUNTS.keys()
+    for table in COUNTS:
+        listed = rows("sql", f"DESCRIBE {table}", DATA)
+        query = f"SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"
+        assert [one["column_name"] for one in rows("sql", query, log)] == [
+            one["column_name"] for one in listed
+        ]
+
+
+def test_selected_partitions_and_isolation() -> None:
+    def count(table: str, *options: str) -> int:
+        (found,) = rows("sql", f"SELECT count(*) AS n FROM {table}", DATA, *options)
+        return int(found["n"])
+
+    place = ("-t", "transactions", "-p", "0")
+    for committed in ((), ("--isolation", "read_committed")):
+        expected = len(rows("records", DATA, *place, *committed))
+        assert count("records", *place, *committed) == expected
+    assert count("counts", *place) == 1
+    assert count("transactions", *place) == count("transactions", "-t", "transactions")
+    assert count("groups", *place) == 0
+    assert count("groups", "-t", "consumed") == count("groups")
+    assert run("sql", "SELECT 1 FROM counts", DATA, "-t", "nothing").returncode == 3
 
 
 def test_values_of_other_types(log: Path) -> None:

@@ -31,6 +31,7 @@ from kafkascan.cli.record_cells import (
 from kafkascan.cli.row_reading import find_rows, open_rows, with_sample
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
+    ISOLATION,
     NATURAL,
     POSITIVE,
     Decorator,
@@ -184,9 +185,7 @@ def _decoding_option(item: str) -> Decorator:
     help="Choose N records at random from those in the ranges, and decode only their batches.",
 )
 @option("--seed", type=Integer(), default=0, help="Seed of the random choice.")
-@option("--isolation", type=("read_uncommitted", "read_committed"), default="read_uncommitted",
-        help="read_committed shows what a consumer with this isolation.level gets: no records of"
-        " aborted transactions, and none from the first open transaction on.")  # fmt: skip
+@ISOLATION
 @option("--decode", type=("auto", "none", *DECODED_AS), default="auto",
         help="Decode the records of Kafka's own topics by the topic's name (auto), or show their"
         " bytes (none). The other names stand for "

@@ -4,19 +4,37 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 import kafkascan as ks
+from kafkascan.analysis.producer_census import PRODUCER_SCHEMA
+from kafkascan.analysis.record_counts import COUNT_SCHEMA
+from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
+from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
 from kafkascan.cli.run import FindingReport, Run
-from kafkascan.cli.shared_options import PATH, declare, extend_help, option, usage_errors, with_run
+from kafkascan.cli.shared_options import (
+    ISOLATION,
+    PATH,
+    declare,
+    extend_help,
+    option,
+    usage_errors,
+    with_partitions,
+    with_run,
+)
+from kafkascan.internal_topics.consumer_groups import OFFSET_SCHEMA
+from kafkascan.internal_topics.transaction_states import STATE_SCHEMA
+from kafkascan.logs.log_dir import LogDir
+from kafkascan.logs.queries.segment_inputs import PartitionFilter
+from kafkascan.logs.reading import Isolation
 from kafkascan.tables.schema import Field, Schema, require_module, require_pyarrow
-from kafkascan.tables.table import NO_PROBLEMS, IncompleteTableWarning
+from kafkascan.tables.table import NO_PROBLEMS, IncompleteTableWarning, Table
 from kafkascan.tables.writers import ParquetWriter
 
 if TYPE_CHECKING:
@@ -27,41 +45,86 @@ _ROWS = 1 << 14
 _TABLES_HELP = """
 \b
 Tables, of which a query reads only those that it names:
-  records       the records of `kafkascan records`, with the columns of their batches
-  batches       the batches of `kafkascan batches`
-  transactions  those of `kafkascan txns --state all`
-  producers     those of `kafkascan producers`
-  counts        those of `kafkascan count`
-  findings      those of `kafkascan audit`
+  records            the records of `kafkascan records`, with the columns of their batches
+  batches            the batches of `kafkascan batches`
+  transactions       those of `kafkascan txns --state all`
+  producers          those of `kafkascan producers`
+  counts             those of `kafkascan count`
+  findings           those of `kafkascan audit`
+  groups             the committed offsets of `kafkascan groups`
+  transactional_ids  those of `kafkascan txn-state`
+SHOW TABLES lists them, DESCRIBE records the columns of one.
 """
 
 
-def _records(path: Path) -> Any:
+class _Logs(NamedTuple):
+    """What a query reads."""
+
+    path: Path
+    wanted: PartitionFilter
+    isolation: Isolation
+
+    @property
+    def selected(self) -> Path | LogDir:
+        return self.wanted.select(self.path)
+
+
+def _records(logs: _Logs) -> Any:
     names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
     columns = [name for name in dict.fromkeys(names) if name != "batch"]
-    return ks.polars.scan_records(path, columns=columns, on_corrupt="stop")
+    return ks.polars.scan_records(
+        logs.selected, columns=columns, isolation=logs.isolation, on_corrupt="stop"
+    )
 
 
-_TABLES: Mapping[str, Callable[[Path], Any]] = {
-    "records": _records,
-    "batches": lambda path: ks.scan_log_dir(path),
-    "transactions": lambda path: ks.read_transactions(path),
-    "producers": lambda path: ks.read_producers(path),
-    "counts": lambda path: ks.count_records(path),
-    "findings": lambda path: ks.audit(path),
-}
+def _groups(logs: _Logs) -> Table:
+    offsets = ks.read_groups(logs.path).offsets
+    rows = (one for one in offsets.rows() if logs.wanted.has(one["topic"], one["partition"]))
+    return Table.of_rows(offsets.schema, rows, offsets.problems)
+
+
+# A table without a schema here is lazy.
+_TABLES: Mapping[str, tuple[Schema | None, Callable[[_Logs], Any]]] = {
+    "records": (None, _records),
+    "batches": (None, lambda logs: ks.scan_log_dir(logs.selected)),
+    "transactions": (TRANSACTION_SCHEMA, lambda logs: ks.read_transactions(logs.selected)),
+    "producers": (PRODUCER_SCHEMA, lambda logs: ks.read_producers(logs.selected)),
+    "counts": (COUNT_SCHEMA, lambda logs: ks.count_records(logs.selected)),
+    "findings": (FINDING_SCHEMA, lambda logs: ks.audit(logs.selected)),
+    "groups": (OFFSET_SCHEMA, _groups),
+    "transactional_ids": (
+        STATE_SCHEMA, lambda logs: ks.read_transaction_state(logs.path).transactions,
+    ),
+}  # fmt: skip
+
+
+def _tables_of(names: Collection[str], logs: _Logs) -> dict[str, Any]:
+    """Return the tables that a query names; if it names none, all of them, without rows."""
+    if names:
+        return {name: read(logs) for name, (_, read) in _TABLES.items() if name in names}
+    return {
+        name: read(logs) if schema is None else schema.to_arrow().empty_table()
+        for name, (schema, read) in _TABLES.items()
+    }
 
 
 def _with_tables(command: Callable[..., Any]) -> Callable[..., Any]:
     extend_help(command, _TABLES_HELP)
-    return declare(command, click.argument("query"), PATH)
+    return declare(command, click.argument("query"), PATH, with_partitions, ISOLATION)
 
 
 @click.command()
 @_with_tables
 @with_run(to_file=True)
 @option("--describe", help="Show the columns of the result and their types instead of its rows.")
-def sql(run: Run, query: str, path: Path, describe: bool) -> None:
+def sql(
+    run: Run,
+    query: str,
+    path: Path,
+    wanted: PartitionFilter,
+    isolation: Isolation,
+    describe: bool,
+) -> None:
     r"""Query records, batches and other tables with SQL (DuckDB).
 
     Conditions on topic, partition, offset, timestamp and columns of batches leave out the
@@ -81,8 +144,8 @@ def sql(run: Run, query: str, path: Path, describe: bool) -> None:
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
             try:
-                wanted = connection.get_table_names(query)
-                tables = {name: _TABLES[name](one) for name in _TABLES if name in wanted}
+                names = _TABLES.keys() & connection.get_table_names(query)
+                tables = _tables_of(names, _Logs(one, wanted, isolation))
                 for name, table in tables.items():
                     connection.register(name, table)
                 _write(run, connection.sql(f"DESCRIBE {query}" if describe else query))

@@ -45,10 +45,10 @@ class PartitionFilter:
         """Whether it may leave out a partition."""
         return bool(self.topics or self.numbers)
 
-    def has(self, partition: PartitionDir) -> bool:
+    def has(self, topic: str | None, number: int | None) -> bool:
         """Return whether a partition is to be read."""
-        is_topic = not self.topics or partition.topic in self.topics
-        return is_topic and (not self.numbers or partition.partition in self.numbers)
+        is_topic = not self.topics or topic in self.topics
+        return is_topic and (not self.numbers or number in self.numbers)
 
     def partitions(self, log_dir: LogDir) -> LogDir:
         """
@@ -59,7 +59,7 @@ class PartitionFilter:
         NoLogsError
             If the filter leaves out all of them.
         """
-        found = [one for one in log_dir.partitions if self.has(one)]
+        found = [one for one in log_dir.partitions if self.has(one.topic, one.partition)]
         if self.is_given and not found:
             names = [*sorted(self.topics), *(f"number {one}" for one in sorted(self.numbers))]
             raise NoLogsError(str(log_dir.path), f"no partitions of {', '.join(names)} here")
