@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
-from kafkascan.format.layout import CompressionType
-from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
+from kafkascan.format.layout import COMPRESSION_MASK, CompressionType
+from kafkascan.tables.schema import COUNTS_BY_NAME, PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
 _NO_TIME = -1
@@ -55,12 +56,15 @@ ROLLUP_SCHEMA = Schema(
               nullable=False),
         Field("size", "int64", "size of the batches", "bytes", nullable=False),
         Field("share", "float64", "their part of all bytes", nullable=False),
+        Field("codecs", COUNTS_BY_NAME, "batches by codec", nullable=False),
     ),
 )  # fmt: skip
 """The columns of totals: what the batches have in common, and their totals."""
 
 TOTALS = ("batches", "records", "uncounted_batches", "size")
 """The totals of `BatchRollup.rows`."""
+
+_CODECS = COMPRESSION_MASK + 1
 
 
 @dataclass
@@ -90,20 +94,23 @@ class BatchRollup:
             (counts < 0).astype(np.int64),
             size_in_bytes(batches),
         )
-        totals = np.zeros((len(first), len(values)), np.int64)
+        totals = np.zeros((len(first), len(values) + _CODECS), np.int64)
         for column, value in enumerate(values):
             np.add.at(totals[:, column], groups, value)
+        codecs = len(values) + compression_type(batches).astype(np.int64)
+        np.add.at(totals, (groups, codecs), 1)
         for row, total in zip(first.tolist(), totals, strict=True):
             key = tuple(int(number[row]) for number in numbers)
             self._totals[key] = self._totals.get(key, 0) + total
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield rows with the values of `by`, and `TOTALS`."""
+        """Yield rows with the values of `by`, `TOTALS`, and ``codecs``: batches by codec."""
         for key, total in self._totals.items():
             named = {
                 name: _value_of(name, number) for name, number in zip(self.by, key, strict=True)
             }
-            yield named | dict(zip(TOTALS, total.tolist(), strict=True))
+            totals = dict(zip(TOTALS, total.tolist(), strict=False))
+            yield named | totals | {"codecs": _codec_counts(total[len(TOTALS) :])}
 
 
 def merge_rows(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> list[dict[str, Any]]:
@@ -113,7 +120,7 @@ def merge_rows(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> list[dic
     Parameters
     ----------
     rows : sequence of mapping
-        With the columns `by` and `TOTALS`.
+        With the columns `by`, `TOTALS` and ``codecs``.
     by : sequence of str
 
     Returns
@@ -124,8 +131,9 @@ def merge_rows(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> list[dic
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         key = tuple(row[name] for name in by)
-        known = merged.setdefault(key, dict(zip(by, key, strict=True)) | dict.fromkeys(TOTALS, 0))
-        for name in TOTALS:
+        zeros: dict[str, Any] = dict.fromkeys(TOTALS, 0) | {"codecs": Counter()}
+        known = merged.setdefault(key, dict(zip(by, key, strict=True)) | zeros)
+        for name in (*TOTALS, "codecs"):
             known[name] += row[name]
     size = sum(row["size"] for row in merged.values())
     for row in merged.values():
@@ -134,6 +142,11 @@ def merge_rows(rows: Sequence[Mapping[str, Any]], by: Sequence[str]) -> list[dic
     if by and by[0] in ("day", "hour"):
         found.sort(key=lambda row: str(row[by[0]] or ""))
     return found
+
+
+def _codec_counts(counts: NDArray[np.int64]) -> Counter[str]:
+    found = np.flatnonzero(counts).tolist()
+    return Counter({CompressionType.name_of(code): int(counts[code]) for code in found})
 
 
 def _grouped(

@@ -192,7 +192,12 @@ class RowOutput:
             file.stream.write(text.encode("utf-8", "backslashreplace"))
 
     def write_rows(
-        self, schema: Schema, rows: Sequence[Mapping[str, Any]], *, footer: str = ""
+        self,
+        schema: Schema,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        footer: str = "",
+        limit: int | None = None,
     ) -> None:
         """
         Write rows, which have a value for every column, as one table.
@@ -203,7 +208,13 @@ class RowOutput:
         rows : sequence of mappings
         footer : str, optional
             A line below a table for people.
+        limit : int, optional
+            Largest number of rows; the first ones, after they are sorted.
         """
+        if limit is not None:
+            self.check_sort(schema.names)
+            order = range(len(rows)) if self.sort is None else self.sort.order_of(schema, rows)
+            rows = [rows[number] for number in order[:limit]]
         with self.open(schema, footer if self.output_format == "table" else "") as writer:
             writer.write(as_columns(rows, writer.schema.names))
 

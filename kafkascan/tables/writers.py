@@ -59,8 +59,14 @@ class SortOrder(NamedTuple):
     column: str
     is_descending: bool
 
-    def order(self, keys: Sequence[Any]) -> list[int]:
+    def order_of(self, schema: Schema, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the numbers of rows of a schema in their order."""
+        return self.order(schema, [row[self.column] for row in rows])
+
+    def order(self, schema: Schema, keys: Sequence[Any]) -> list[int]:
         """Return the numbers of rows in their order, by the values of the column."""
+        if schema[self.column].type == "time":
+            keys = [None if key == -1 else key for key in keys]
         present = [row for row, key in enumerate(keys) if key is not None]
         present.sort(key=lambda row: _sort_key(keys[row]), reverse=self.is_descending)
         return [*present, *(row for row, key in enumerate(keys) if key is None)]
@@ -90,10 +96,7 @@ class SortedRows(Writer):
 
     def close(self) -> None:
         """Write the rows, and the end of the document."""
-        keys = self._columns[self._sort.column]
-        if self.schema[self._sort.column].type == "time":
-            keys = [None if key == -1 else key for key in keys]
-        order = self._sort.order(keys)
+        order = self._sort.order(self.schema, self._columns[self._sort.column])
         self._writer.write(
             {name: [values[row] for row in order] for name, values in self._columns.items()}
         )
@@ -135,7 +138,7 @@ class ParquetWriter(Writer):
 
         table = pyarrow.concat_tables(self._group)
         if self._sort is not None:
-            table = table.take(self._sort.order(table[self._sort.column].to_pylist()))
+            table = table.take(self._sort.order(self.schema, table[self._sort.column].to_pylist()))
         self._group, self._rows_of_group = [], 0
         if self._file is None:
             # Those of keys and values help no reader, and take copies of large ones.

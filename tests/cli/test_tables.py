@@ -10,6 +10,7 @@ import pty
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -230,7 +231,7 @@ def test_info_by_properties(tmp_path: Path) -> None:
         "codec", "magic", "batches", "records", "uncounted_batches", "size", "share",
     ]  # fmt: skip
     shown = run("info", DATA, "--by", "partition,day", "--format", "csv").stdout.splitlines()
-    assert shown[0] == "partition,day,batches,records,uncounted_batches,size,share"
+    assert shown[0] == "partition,day,batches,records,uncounted_batches,size,share,codecs"
     output = tmp_path / "totals.parquet"
     assert run("info", DATA, "--by", "hour,producer", "--output", output).returncode == 0
     expected = len(rows("info", DATA, "--by", "hour,producer"))
@@ -238,6 +239,31 @@ def test_info_by_properties(tmp_path: Path) -> None:
     for wrong in (("--by", "colour"), ("--by", "codec", "--columns", "size")):
         assert run("info", DATA, *wrong).returncode == 2
     assert run("info", DATA, "--output", tmp_path / "info.parquet").returncode == 0
+
+
+def test_totals_and_limits_of_info() -> None:
+    by_topic = rows("info", DATA, "--by", "topic")
+    of_files: Counter[str] = Counter()
+    for row in rows("info", DATA, "--topic", "codecs-java"):
+        of_files.update(row["codecs"])
+    (found,) = (row for row in by_topic if row["topic"] == "codecs-java")
+    assert found["codecs"] == of_files
+    *_, total = run("info", DATA, "--by", "topic").stdout.splitlines()
+    assert total.startswith(f"{len(by_topic)} rows, ")
+    (*_, of_info) = run("info", DATA).stdout.splitlines()
+    assert total.partition(",")[2] == of_info.partition(",")[2]
+    lines = run("info", DATA, "--by", "topic", "-c", "2").stdout.splitlines()
+    assert (len(lines), lines[-1]) == (4, f"{total}, of which 2 are shown")
+    assert rows("info", DATA, "--by", "topic", "--limit", 2) == by_topic[:2]
+    assert run("info", DATA, "--by", "topic", "--limit", len(by_topic)).stdout.endswith(
+        f"{total}\n"
+    )
+    for sort in ("size", "-size", "first_timestamp"):
+        assert (
+            rows("info", DATA, "--sort", sort, "--limit", 3)
+            == (rows("info", DATA, "--sort", sort)[:3])
+        )
+    assert run("info", DATA, "--sort", "codec", "--limit", 2).returncode == 2
 
 
 # ---- sorted rows, totals ---------------------------------------------------------------------

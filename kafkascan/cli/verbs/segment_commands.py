@@ -21,6 +21,7 @@ from kafkascan.batches.summary import SEGMENT_SCHEMA
 from kafkascan.cli.row_reading import find_rows, open_rows
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.cli.shared_options import (
+    NATURAL,
     THREADS,
     NameList,
     option,
@@ -76,7 +77,14 @@ ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
         help="Show totals by these properties instead, separated by commas:"
         f" {', '.join(ROLLUP_NAMES)}. Days and hours are those of max_timestamp, in"
         " UTC.")  # fmt: skip
-def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...] | None) -> None:
+@option("-c --limit N", type=NATURAL, help="Show at most N rows, the first ones in their order.")
+def info(
+    run: Run,
+    segments: SegmentPaths,
+    threads: int | None,
+    by: tuple[str, ...] | None,
+    limit: int | None,
+) -> None:
     """Summarize segment files from their batch headers.
 
     Prints a row per file: its size, batches, records, offsets, timestamps, codecs, message
@@ -85,11 +93,11 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
     first_timestamp is the earliest timestamp of a batch's first record; later records of a batch
     may be earlier.
 
-    With --by, prints a row per value with its batches, records, bytes and their share of all bytes:
-    the largest first, or in the order of time if NAMES begin with day or hour.
+    With --by, prints a row per value with its batches, records, bytes, their share of all bytes,
+    and codecs: the largest first, or in the order of time if NAMES begin with day or hour.
     """
     if by is not None:
-        _roll_up(run, segments, threads, by)
+        _roll_up(run, segments, threads, by, limit)
         return
 
     def summarize(one: SegmentInput, report: FindingReport) -> dict[str, Any]:
@@ -101,21 +109,32 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
         return one.labels | vars(summary) | _ending(source, headers)
 
     rows = run.map(run.find_segments(segments), summarize, threads)
-    run.output.write_rows(INFO_SCHEMA, rows, footer=_totals(rows) if len(rows) > 1 else "")
+    run.output.write_rows(INFO_SCHEMA, rows, footer=_totals(rows, "files", limit), limit=limit)
 
 
-def _totals(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line with the totals of files."""
+def _totals(rows: Sequence[Mapping[str, Any]], noun: str, limit: int | None) -> str:
+    """Return a line with the totals of several rows, and how many of them are shown."""
+    if len(rows) < 2:
+        return ""
     size, batches, records, unknown = (sum(row[name] for row in rows) for name in _SUMMED)
     counted = f"{'at least ' if unknown else ''}{records:,} records"
-    return f"{len(rows):,} files, {decimal(size)}, {batches:,} batches, {counted}\n"
+    hidden = limit is not None and limit < len(rows)
+    shown = f", of which {limit:,} are shown" if hidden else ""
+    return f"{len(rows):,} {noun}, {decimal(size)}, {batches:,} batches, {counted}{shown}\n"
 
 
-def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...]) -> None:
+def _roll_up(
+    run: Run,
+    segments: SegmentPaths,
+    threads: int | None,
+    by: tuple[str, ...],
+    limit: int | None,
+) -> None:
     """Write the totals of batches by properties of batches and segments."""
     if run.output.columns is not None:
         raise click.UsageError("--by and --columns cannot be combined")
-    schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share"))
+    counts = () if "codec" in by else ("codecs",)
+    schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share", *counts))
     run.output.check_sort(schema.names)
 
     def total(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
@@ -125,8 +144,9 @@ def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[st
                 rollup.add(table)
         return [one.labels | row for row in rollup.rows()]
 
-    rows = itertools.chain.from_iterable(run.map(run.find_segments(segments), total, threads))
-    run.output.write_rows(schema, merge_rows(list(rows), by))
+    found = itertools.chain.from_iterable(run.map(run.find_segments(segments), total, threads))
+    rows = merge_rows(list(found), by)
+    run.output.write_rows(schema, rows, footer=_totals(rows, "rows", limit), limit=limit)
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -45,11 +45,14 @@ def test_totals_equal_those_of_single_batches(by: tuple[str, ...]) -> None:
     assert {
         tuple(row[name] for name in by): [row[name] for name in TOTALS] for row in found
     } == expected
+    assert all(sum(row["codecs"].values()) == row["batches"] for row in found)
+    if "codec" in by:
+        assert all(row["codecs"] == {row["codec"]: row["batches"]} for row in found)
     assert sum(row["share"] for row in found) == pytest.approx(1, abs=0.01)
 
 
 def test_order() -> None:
-    row = dict.fromkeys(TOTALS, 1)
+    row = dict.fromkeys(TOTALS, 1) | {"codecs": Counter()}
     rows = [
         row | {"day": "2026-01-02", "size": 9},
         row | {"day": None},
