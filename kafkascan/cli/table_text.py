@@ -68,8 +68,8 @@ class TableWriter(Writer):
 
     The first chunk decides the layout: topic, partition and segment go to a heading if all of its
     rows have the same, and if a line is too long for the terminal, headers are stacked, texts are
-    cut, and then columns are left out, the last ones of `Shown.USUALLY` first. What still does not
-    fit is shown vertically, a line per value.
+    cut, and then columns are left out, the last ones of `Shown.USUALLY` first, which a line on
+    stderr says. What still does not fit is shown vertically, a line per value.
     """
 
     def __init__(self, schema: Schema, out: TextIO, style: TableStyle) -> None:
@@ -81,6 +81,7 @@ class TableWriter(Writer):
         self._lifted: tuple[Field, ...] = ()
         self._heading: tuple[str, ...] = ()
         self._widths: list[int] = []
+        self._left_out: tuple[Field, ...] = ()
         self._is_begun = self._is_vertical = False
 
     def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
@@ -109,6 +110,12 @@ class TableWriter(Writer):
     def close(self) -> None:
         if not self._is_begun:
             self._begin({one.name: [] for one in self._fields})
+        if self._left_out:
+            self.out.flush()
+            count = len(self._left_out)
+            columns = "1 column does not fit" if count == 1 else f"{count} columns do not fit"
+            names = ", ".join(one.name for one in self._left_out)
+            click.echo(f"{columns}: {names}; --wide shows all", err=True)
 
     # ---- layout ----
 
@@ -120,6 +127,7 @@ class TableWriter(Writer):
             places = (one for one in self._fields if one.name in _PLACES)
             self._lifted = tuple(takewhile(lambda one: len(set(texts[one.name])) == 1, places))
             self._fields = tuple(one for one in self._fields if one not in self._lifted)
+        all_fields = self._fields
         needed = {name: max(_widths(cells), default=0) for name, cells in texts.items()}
         for fields, is_stacked in self._layouts():
             self._fields = fields
@@ -131,7 +139,8 @@ class TableWriter(Writer):
             if self._excess(self._widths) <= 0:
                 break
         else:
-            self._is_vertical = True
+            self._is_vertical, self._fields = True, all_fields
+        self._left_out = tuple(one for one in all_fields if one not in self._fields)
         self._header = names
         if not self._lifted and not self._is_vertical:
             self._write_header()

@@ -134,14 +134,19 @@ def test_sizes_and_names_are_short_unless_exact_ones_are_wanted() -> None:
 
 
 def on_a_terminal(*arguments: object, columns: int, **variables: str) -> str:
-    """Return what a command prints to a terminal of a number of columns."""
+    """Return the rows that a command prints to a terminal of a number of columns."""
+    return rows_and_lines(*arguments, columns=columns, **variables)[0]
+
+
+def rows_and_lines(*arguments: object, columns: int, **variables: str) -> tuple[str, str]:
+    """Return what a command prints to a terminal of a number of columns, and to stderr."""
     parent, child = pty.openpty()
     known = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
     with os.fdopen(parent, "rb") as reader:
-        subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "kafkascan", *map(str, arguments)],
             stdout=child,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env=known | {"COLUMNS": str(columns)} | variables,
             timeout=HANG_SECONDS,
             check=False,
@@ -153,7 +158,7 @@ def on_a_terminal(*arguments: object, columns: int, **variables: str) -> str:
                 text += piece
         except OSError:  # how Linux says that the other end is closed
             pass
-    return text.decode()
+    return text.decode(), done.stderr.decode()
 
 
 def test_a_table_fits_a_narrow_terminal(tmp_path: Path) -> None:
@@ -192,7 +197,9 @@ def test_headers_are_stacked_where_lines_are_too_long() -> None:
 def test_a_table_that_is_too_wide_is_vertical_and_loses_no_value() -> None:
     shown = on_a_terminal("batches", TRANSACTIONS, columns=30, NO_COLOR="1").splitlines()
     assert max(map(len, shown)) <= 30
-    assert {"base_offset    0", "last_offset    2"} <= set(shown)
+    assert {"base_offset 0", "last_offset 2", "compression_type none"} <= {
+        " ".join(one.split()) for one in shown
+    }
     # Columns that were named are never left out.
     names = "offset,timestamp,key,value,headers,producer_id"
     shown = on_a_terminal(
@@ -208,6 +215,12 @@ def test_the_least_important_columns_go_first() -> None:
     )
     assert "hanging" in wide
     assert "hanging" not in narrow
+    command = ("txns", TRANSACTIONS, "--state", "all", "--now", "2026-11-21T03:10:33Z")
+    _, stderr = rows_and_lines(*command, columns=60)
+    assert stderr == "2 columns do not fit: coordinator_state, is_hanging; --wide shows all\n"
+    assert rows_and_lines(*command, columns=120)[1] == ""
+    assert rows_and_lines(*command, "--wide", columns=60)[1] == ""
+    assert run(*command).stderr == ""
     assert "state" in narrow
     assert max(len(line) for line in narrow.splitlines() if "kafka-trans" not in line) <= 44
 

@@ -33,7 +33,7 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile, sync_folder
 from kafkascan.logs.lookups import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
-from kafkascan.tables.schema import Field, Schema
+from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import Table
 
 _CHECKED = ("index", "timeindex", "txnindex")
@@ -112,7 +112,8 @@ def _table_of(columns: dict[str, list[Any]]) -> Table:
     for name, values in columns.items():
         known = next((one for one in values if one is not None), 0)
         kind = {str: "string", bool: "bool"}.get(type(known), "int64")
-        fields.append(Field(name, "time" if name.endswith("timestamp") else kind))
+        kind = "time" if name.endswith("timestamp") else kind
+        fields.append(Field(name, kind, shown=Shown.ALWAYS))
     return Table(Schema("entries", tuple(fields)), columns)
 
 

@@ -33,7 +33,7 @@ from kafkascan.internal_topics.transaction_states import STATE_SCHEMA
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.queries.segment_inputs import PartitionFilter
 from kafkascan.logs.reading import Isolation
-from kafkascan.tables.schema import Field, Schema, require_module, require_pyarrow
+from kafkascan.tables.schema import Field, Schema, Shown, require_module, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, IncompleteTableWarning, Table
 from kafkascan.tables.writers import ParquetWriter
 
@@ -186,9 +186,9 @@ def _write(run: Run, relation: Any) -> None:
 
 def _field(one: pa.Field) -> Field:
     if str(one.type).startswith("timestamp"):
-        return Field(one.name, "time")
+        return Field(one.name, "time", shown=Shown.ALWAYS)
     is_number = str(one.type).startswith(("int", "uint", "decimal"))
-    return Field(one.name, "int64" if is_number else str(one.type))
+    return Field(one.name, "int64" if is_number else str(one.type), shown=Shown.ALWAYS)
 
 
 def _values(column: pa.Array) -> list[Any]:
