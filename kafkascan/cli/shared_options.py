@@ -322,7 +322,29 @@ def with_segments(command: Command) -> Command:
 
 def with_destination(command: Command) -> Command:
     """Declare the path of a command that copies logs, and where to, if at all."""
-    return declare(command, PATH, _DESTINATION)
+
+    @functools.wraps(command)
+    def call(destination: Path | None, dry_run: bool, **rest: Any) -> None:
+        command(destination=None if dry_run else destination, **rest)
+
+    dry_run = option("-n --dry-run", help="Write nothing, also if DESTINATION is given.")
+    return declare(call, PATH, _DESTINATION, dry_run)
+
+
+def with_dry_run(*writing: str) -> Decorator:
+    """Declare --dry-run of a command that changes something only with one of some options."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def call(dry_run: bool, **rest: Any) -> None:
+            for name in writing:
+                if dry_run and rest[name]:
+                    raise click.UsageError(f"--dry-run and --{name} cannot be combined")
+            command(**rest)
+
+        return declare(call, option("-n --dry-run", help="Change nothing, which is the default."))
+
+    return decorate
 
 
 def with_logs(command: Command) -> Command:

@@ -74,6 +74,10 @@ _ONLY = {
         "as --topic; restore copies topics, which a broker serves as a whole",
     ),
     "--key": ({"records", "scrub"}, "a key of records, which the others do not read by key"),
+    "--dry-run": (
+        {"recover", "index build", "salvage", "restore"},
+        "a dry run is their default; the others change nothing, or write where --output says",
+    ),
     "--now": ({"txns", "audit"}, "only these report ages"),
     "--timeout-ms": ({"txns", "audit"}, "only these report hanging transactions"),
 }

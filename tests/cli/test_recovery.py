@@ -92,6 +92,21 @@ def damage(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
+def test_a_dry_run_can_be_asked_for(killed: Path, tmp_path: Path) -> None:
+    before, copy = contents(killed), tmp_path / "copy"
+    assert run("recover", killed, "-n") == run("recover", killed)
+    assert run("recover", killed, "-n", "--output", tmp_path / "rows.json").returncode == 1
+    assert run("index", "build", killed, "--dry-run") == run("index", "build", killed)
+    assert run("salvage", killed, copy, "-n") == run("salvage", killed)
+    assert not copy.exists()
+    assert contents(killed) == before
+    for command in (("recover", "--write"), ("index", "build", "--write"),
+                    ("index", "build", f"--output={copy}")):  # fmt: skip
+        done = run(*command, killed, "--dry-run")
+        assert (done.returncode, "cannot be combined" in done.stderr) == (2, True)
+    assert contents(killed) == before
+
+
 def test_recover_errors(killed: Path, tmp_path: Path) -> None:
     assert run("recover", killed, "--truncate").returncode == 2
     assert run("recover", tmp_path / "nowhere").returncode == 3

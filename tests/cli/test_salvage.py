@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -50,6 +51,12 @@ def test_salvage_dry_run_and_copy(damaged: Path, tmp_path: Path) -> None:
     checkpoint = out / "cleaner-offset-checkpoint"
     ks.broker_state.write_offset_checkpoint(checkpoint, {("small-segments", 0): 200})
     assert run("info", out).returncode == 0, "compaction explains the gap"
+
+
+def test_a_report_without_a_file_says_the_whole_command(damaged: Path) -> None:
+    done = run("report", damaged)
+    assert done.returncode == 2
+    assert f"\n    kafkascan report {shlex.quote(str(damaged))} -o report.html\n" in done.stderr
 
 
 def test_diff(damaged: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from kafkascan.cli.shared_options import (
     Time,
     interval_bytes,
     option,
+    with_dry_run,
     with_run,
     with_segments,
 )
@@ -175,6 +176,7 @@ def _checked(
 @index.command()
 @with_segments
 @with_run(INDEX_BUILD_SCHEMA)
+@with_dry_run("write", "output")
 @option("--write", help="Write the index files next to their segments.")
 @option("--output DIR", type=click.Path(file_okay=False, path_type=Path),
         help="Write the index files to DIR, into a subdirectory for each partition.")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,6 +41,7 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
+from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.queries.segment_inputs import PartitionFilter
 from kafkascan.tables.table import AnyTable
@@ -324,14 +326,14 @@ def advise(path: Any, report: FindingReport, choices: Sequence[str], **options: 
 
 @click.command()
 @PATH
-@option("-o --output FILE", type=OutputPath(), required=True,
-        help="Write the page to FILE (atomically).")  # fmt: skip
+@option("-o --output FILE", type=OutputPath(),
+        help="Write the page to FILE (atomically). Required.")  # fmt: skip
 @option("--title TEXT", show_default="PATH", help="Title of the page.")
 @VERIFY
 @ALL_OFFSETS
 @option("--advice", help="Also estimate the savings of other codecs (slow).")
 @THREADS
-def report(path: Path, output: Path, **options: Any) -> None:
+def report(path: Path, output: Path | None, **options: Any) -> None:
     """Write an HTML page about logs: findings, plots and tables.
 
     The page needs no network and contains no scripts. Exit code 1: it lists warnings or errors.
@@ -340,6 +342,9 @@ def report(path: Path, output: Path, **options: Any) -> None:
     file, or a URL of one. In directories and archives, only the segments that a broker would
     load are read.
     """
+    if output is None:
+        command = f"kafkascan report {shlex.quote(shown_url(str(path)))} -o report.html"
+        raise click.UsageError(f"-o FILE is missing:\n    {command}")
 
     def build(path: Path, findings: FindingReport) -> ks.report.Report:
         with usage_errors():

@@ -24,6 +24,7 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     option,
     with_destination,
+    with_dry_run,
     with_run,
 )
 from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
@@ -42,6 +43,7 @@ _DONE = {"truncate": "truncated", "delete": "deleted", "split": "split"}
 @option("--server-properties FILE", type=DiskPath(),
         help="The broker's configuration file: its log.dirs, if there are no PATHS, and its"
         " settings for loading logs, such as log.index.interval.bytes.")  # fmt: skip
+@with_dry_run("write")
 @option("--write", help="Write the indexes, producer snapshots and leader epochs.")
 @option("--truncate",
         help="With --write: also truncate logs after their last valid batch, and split segments"
