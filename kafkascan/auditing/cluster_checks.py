@@ -215,7 +215,9 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
     metadata = None
     for topic in (METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC):
         if topic not in topics:
-            checks.skip(topic, f"there is no partition of {topic} in {log_dir.path}")
+            checks.skip(
+                topic, f"there is no partition of {topic} among the audited logs in {log_dir.path}"
+            )
         elif topic == METADATA_TOPIC:
             metadata = _check_metadata(log_dir, checks)
         elif topic == GROUPS_TOPIC:
