@@ -35,7 +35,6 @@ if TYPE_CHECKING:
         COORDINATOR_RECORDS as COORDINATOR_RECORDS,
     )
     from kafkascan.internal_topics.topic_replay import (
-        AsOf as AsOf,
         ReplayedLog as ReplayedLog,
         StoredRecord as StoredRecord,
     )
@@ -54,7 +53,7 @@ else:
             "tier_comparison": ["TierComparison", "compare_remote_segments"],
             "share_states": ["ShareState", "read_share_state"],
             "topic_messages": ["COORDINATOR_RECORDS"],
-            "topic_replay": ["ReplayedLog", "AsOf", "StoredRecord"],
+            "topic_replay": ["ReplayedLog", "StoredRecord"],
             "transaction_states": ["TransactionStates", "read_transaction_state"],
         },
     )

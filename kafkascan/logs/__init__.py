@@ -59,6 +59,9 @@ if TYPE_CHECKING:
         SegmentFile as SegmentFile,
         open_segment as open_segment,
     )
+    from kafkascan.logs.topic_records import (
+        AsOf as AsOf,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -72,6 +75,7 @@ else:
             "opened_logs": ["Log", "SegmentOverlap", "LogsLike"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
+            "topic_records": ["AsOf"],
             "reading": ["iter_records", "read_records", "Isolation"],
             "segment": ["SegmentFile", "open_segment"],
         },

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_not_negative
-from kafkascan.io.concurrency import require_threads
 from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.io.concurrency import require_threads
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
@@ -352,7 +352,7 @@ def _in_times(
     return replace(
         options.select_visible(partial(mask_batches, condition)),
         wanted=partial(mask_records, condition),
-        wanted_by=("timestamp",),
+        also_stored=(*options.also_stored, "timestamp"),
         selects_few=True,
     )
 

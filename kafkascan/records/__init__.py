@@ -23,6 +23,12 @@ if TYPE_CHECKING:
         Record as Record,
         RecordTable as RecordTable,
     )
+    from kafkascan.records.typed_items import (
+        ColumnDecoder as ColumnDecoder,
+        ColumnDecoders as ColumnDecoders,
+        ItemPlace as ItemPlace,
+        TypedItems as TypedItems,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -35,5 +41,6 @@ else:
                 "read_control_records",
             ],
             "record_table": ["RECORD_COLUMN_NAMES", "Record", "RecordTable"],
+            "typed_items": ["ColumnDecoder", "ColumnDecoders", "ItemPlace", "TypedItems"],
         },
     )

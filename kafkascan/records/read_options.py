@@ -57,9 +57,7 @@ class ReadOptions:
     visible : callable, optional
         Takes a batch table and returns a mask of the batches to read.
     wanted : callable, optional
-        Takes a table of records and returns a mask of those to return. It may use `wanted_by`.
-    wanted_by : tuple of str
-        Columns that `wanted` needs.
+        Takes a table of records and returns a mask of those to return.
     selects_few : bool
         Whether few batches are visible. The headers of an object in a store are then read without
         the bytes between them.
@@ -68,7 +66,7 @@ class ReadOptions:
     on_end : callable, optional
         Takes how the headers of a source end, if they were read to their end.
     also_stored : sequence of str
-        Names of columns to decode besides the requested ones.
+        Columns to decode besides the requested ones, such as those that `wanted` needs.
 
     Attributes
     ----------
@@ -88,7 +86,6 @@ class ReadOptions:
     on_corrupt: OnCorruptLog = "raise"
     visible: Visible | None = None
     wanted: Wanted | None = None
-    wanted_by: tuple[str, ...] = ()
     selects_few: bool = False
     on_headers: Callable[[BatchTable], object] = field(default=_ignore)
     on_end: Callable[[HeadersEnd], object] = field(default=_ignore)
@@ -101,7 +98,7 @@ class ReadOptions:
             raise TypeError("columns must be a sequence of names, not one name")
         names = DEFAULT_RECORD_COLUMNS if self.columns is None else dict.fromkeys(self.columns)
         object.__setattr__(self, "names", tuple(names))
-        object.__setattr__(self, "stored", stored_columns((*self.names, *self.also_stored, *self.wanted_by)))
+        object.__setattr__(self, "stored", stored_columns((*self.names, *self.also_stored)))
         if self.control not in ("skip", "only", "include"):
             raise ValueError(f"control must be 'skip', 'only' or 'include', not {self.control!r}")
         if self.on_corrupt not in ("raise", "stop"):

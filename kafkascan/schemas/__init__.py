@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         FramedRecords as FramedRecords,
         FrameReader as FrameReader,
         Framing as Framing,
+        Part as Part,
     )
     from kafkascan.schemas.places import (
         RegistryError as RegistryError,
@@ -29,14 +30,19 @@ if TYPE_CHECKING:
     from kafkascan.schemas.usage import (
         read_schema_usage as read_schema_usage,
     )
+    from kafkascan.schemas.values import (
+        ReaderSchema as ReaderSchema,
+        ValueDecoder as ValueDecoder,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
-            "framing": ["FramedRecords", "FrameReader", "Framing"],
+            "framing": ["FramedRecords", "FrameReader", "Framing", "Part"],
             "places": ["RegistryError", "open_registry"],
             "registry": ["RegisteredSchema", "Registry", "SchemaReference", "SubjectVersion"],
             "schema_export": ["export_schemas", "import_requests"],
             "usage": ["read_schema_usage"],
+            "values": ["ReaderSchema", "ValueDecoder"],
         },
     )

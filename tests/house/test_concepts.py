@@ -49,8 +49,10 @@ CALLS: dict[str, Callable[[Path, Path], object]] = {
     "iter_records": lambda log, _: [one for t in ks.iter_records(log.parent) for one in t.problems],
     "scan_records": lambda log, _: says_nothing(ks.polars.scan_records(log).collect()),
     "verify_crcs": lambda log, _: not ks.verify_crcs(log, ks.scan_batches(log).batches).all(),
-    "audit": lambda log, _: [one for one in ks.audit(log).findings if one.symbol == "BAD_CRC"],
-    "build_report": lambda log, _: "BAD_CRC" in ks.build_report(log).html,
+    "audit": lambda log, _: [
+        one for one in ks.audit(log).findings if one.symbol == "CHECKSUM_MISMATCH"
+    ],
+    "build_report": lambda log, _: "CHECKSUM_MISMATCH" in ks.build_report(log).html,
     "recover": lambda log, _: ks.recover(log.parent).partitions[0].truncated_bytes,
     "salvage": lambda log, new: ks.salvage(log.parent, new / "salvaged-0").problems,
     "convert_records": lambda log, _: says_nothing(
