@@ -17,6 +17,7 @@ from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry
 
 Part: TypeAlias = Literal["key", "value"]
+"""The part of a record whose schema is asked for."""
 
 NO_SCHEMA = -1
 """Row of records without a known schema."""
