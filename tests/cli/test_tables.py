@@ -28,11 +28,15 @@ from kafkascan.cli.verbs.segment_commands import DEFAULT_BATCH_SCHEMA, INFO_SCHE
 from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 from kafkascan.recovery.tier_restore import RESTORE_SCHEMA
 from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
+from kafkascan.schemas.registry import REGISTRY_SCHEMA
+from kafkascan.schemas.usage import USAGE_SCHEMA
 from kafkascan.tables.schema import Schema, Shown
 from tests.support.command_line import DATA, KILLED, rows, run
+from tests.support.paths import GOLDEN
 from tests.support.waiting import HANG_SECONDS
 
 TRANSACTIONS = DATA / "transactions-0"
+SCHEMAS = GOLDEN / "kafka-4.4.0-schemas" / "data"
 BATCHES, RECORDS = DEFAULT_BATCH_SCHEMA, LISTED_SCHEMA.select(DEFAULT_COLUMNS)
 # Every command with rows of its own, and their columns.
 COMMANDS: dict[str, tuple[list[object], Schema]] = {
@@ -49,6 +53,8 @@ COMMANDS: dict[str, tuple[list[object], Schema]] = {
     "recover": (["recover", KILLED], RECOVERY_SCHEMA),
     "salvage": (["salvage", KILLED], SALVAGE_SCHEMA),
     "restore": (["restore", TRANSACTIONS.parent], RESTORE_SCHEMA),
+    "schemas list": (["schemas", SCHEMAS], REGISTRY_SCHEMA),
+    "schemas usage": (["schemas", "usage", SCHEMAS], USAGE_SCHEMA),
     "index check": (["index", "check", TRANSACTIONS], INDEX_CHECK_SCHEMA),
     "index build": (["index", "build", TRANSACTIONS], INDEX_BUILD_SCHEMA),
     "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--output"], CONVERSION_SCHEMA),
