@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkascan.schemas.registry import (
         RegisteredSchema as RegisteredSchema,
         Registry as Registry,
+        SchemaError as SchemaError,
         SchemaReference as SchemaReference,
         SubjectVersion as SubjectVersion,
     )
@@ -40,7 +41,13 @@ else:
         names={
             "framing": ["FramedRecords", "FrameReader", "Framing", "Part"],
             "places": ["RegistryError", "open_registry"],
-            "registry": ["RegisteredSchema", "Registry", "SchemaReference", "SubjectVersion"],
+            "registry": [
+                "RegisteredSchema",
+                "Registry",
+                "SchemaError",
+                "SchemaReference",
+                "SubjectVersion",
+            ],
             "schema_export": ["export_schemas", "import_requests"],
             "usage": ["read_schema_usage"],
             "values": ["ReaderSchema", "ValueDecoder"],

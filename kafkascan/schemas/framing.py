@@ -37,7 +37,7 @@ _HEADERS: dict[str, _HeaderForms] = {
     "__{part}_schema_id": ((5, 0, _SHORT_ID), (17, 1, _GUID)),
 }
 # Records whose prefixes are in the CPU's cache together.
-_ROWS_AT_ONCE = 1 << 15
+_ROWS_AT_ONCE = 1 << 16
 # Ids up to here are looked up in a table of 4 bytes each.
 _LARGEST_DIRECT_ID = 1 << 20
 # Headers of a record that are compared; and of all records at a time.
@@ -296,14 +296,8 @@ class _Sorted:
 
     @classmethod
     def of_guids(cls, rows: Sequence[tuple[str, int]]) -> _Sorted:
-        known = []
-        for guid, row in rows:
-            try:
-                known.append((uuid.UUID(guid).bytes, row))
-            except ValueError:
-                continue  # a registry's own form of a GUID, which no header has
-        keys = np.array([one for one, _ in known], "S16")
-        return cls(keys, np.array([row for _, row in known], np.int32))
+        keys = np.array([uuid.UUID(guid).bytes for guid, _ in rows], "S16")
+        return cls(keys, np.array([row for _, row in rows], np.int32))
 
     def as_direct_table(self) -> NDArray[np.int32] | None:
         """Return the rows by id, with -1 at the end; None if the ids are too large for that."""

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
@@ -218,15 +217,14 @@ def _version_of_file(path: Path) -> SubjectVersion:
         raw = file.read(MAX_RECORD_SIZE + 1)
     if len(raw) > MAX_RECORD_SIZE:
         raise SchemaError("it has more than 8 MiB")
-    one = version_of({
-        "subject": unquote(name["subject"] or path.stem),
+    return version_of({
+        "subject": unquote(name["subject"] or path.stem, errors="surrogatepass"),
         "version": int(name["version"] or 1),
-        "id": int(name["id"] or 0),
+        "id": int(name["id"] or NO_ID),
         "guid": name["guid"],
         "schemaType": TYPES_BY_EXTENSION[path.suffix],
         "schema": raw.decode(),
     })  # fmt: skip
-    return replace(one, schema=replace(one.schema, id=NO_ID)) if name["guid"] else one
 
 
 # ---- running registries ----------------------------------------------------------------------

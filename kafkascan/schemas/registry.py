@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
-import uuid
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +37,7 @@ NO_ID = -1
 _LARGEST_INT32 = 2**31 - 1
 _LARGEST_INT64 = 2**63 - 1
 _MAX_PROBLEMS = 1_000
+_GUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTRACT = ("metadata", "ruleSet")
 _DEFAULT_CONTEXTS = ("", ".")
 
@@ -154,11 +155,14 @@ def _guid_of(text: str, references: object, contract: str | None) -> str | None:
     """Return the GUID that a registry derives, of the schemas for which it is known how."""
     if references or contract:
         return None
-    digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
-    return str(uuid.UUID(bytes=digest))
+    raw = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.md5(raw, usedforsecurity=False).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
 
 
-def version_of(value: Mapping[str, object]) -> SubjectVersion:
+def version_of(
+    value: Mapping[str, object], offset: int | None = None, timestamp: int | None = None
+) -> SubjectVersion:
     """
     Return the version that a record's value, or a row of a registry's answer, describes.
 
@@ -171,19 +175,20 @@ def version_of(value: Mapping[str, object]) -> SubjectVersion:
     references = tuple(_references(value.get("references") or []))
     parts = {name: value[name] for name in _CONTRACT if value.get(name)}
     contract = json.dumps(parts) if parts else None
-    stored = value.get("guid")
+    stored = _GUID.fullmatch(str(value.get("guid")).lower())
+    # Of a copy of a registry, for which a GUID is enough.
+    least = NO_ID if stored and offset is None else 0
     schema = RegisteredSchema(
         context_of(subject),
-        _number(value, "id", 0, _LARGEST_INT64),
-        str(stored).lower() if stored else _guid_of(text, references, contract),
+        _number(value, "id", least, _LARGEST_INT64),
+        stored[0] if stored else _guid_of(text, references, contract),
         str(value.get("schemaType") or "AVRO"),
         text,
         references,
     )
     version = _number(value, "version", 1, _LARGEST_INT32)
-    return SubjectVersion(
-        subject, version, schema, value.get("deleted") is True, contract=contract
-    )  # fmt: skip
+    is_deleted = value.get("deleted") is True
+    return SubjectVersion(subject, version, schema, is_deleted, offset, timestamp, contract)
 
 
 def _references(found: object) -> Iterator[SchemaReference]:
@@ -323,21 +328,24 @@ class Registry:
         """
         found: dict[str, RegisteredSchema] = {}
         path = [(schema, iter(schema.references), "")]
+        open_keys = {_key_of(schema)}
         while path:
             one, left, name = path[-1]
             reference = next(left, None)
             if reference is None:
                 path.pop()
+                open_keys.discard(_key_of(one))
                 if path:
                     found.setdefault(name, one)
                 continue
             if reference.name in found:
                 continue
             target = self._target_of(one, reference)
-            if any(target == above for above, _, _ in path):
+            if _key_of(target) in open_keys:
                 raise SchemaError(f"{reference.subject!r} refers to itself")
             if len(found) + len(path) > MAX_REFERENCED:
                 raise SchemaError(f"more than {MAX_REFERENCED} schemas are referred to")
+            open_keys.add(_key_of(target))
             path.append((target, iter(target.references), reference.name))
         return found
 
@@ -427,6 +435,10 @@ class Registry:
         counts = f"{len(self):,} versions of {len(self._versions):,} subjects"
         first = f"<Registry {self.place}: {counts}, {len(self._users):,} schemas>"
         return "\n".join([first, *problem_lines(self.problems)])
+
+
+def _key_of(schema: RegisteredSchema) -> tuple[str, int, str | None]:
+    return schema.context, schema.id, schema.guid
 
 
 def _setting(settings: Mapping[str | None, str], subject: str) -> str | None:

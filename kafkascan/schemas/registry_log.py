@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from typing import NamedTuple
 
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.findings import Severity
@@ -133,9 +133,8 @@ class _Replay:
         if record.value is None:
             self.builder.remove(subject, version)
             return
-        found = version_of({**record.value, "subject": subject, "version": version})
-        dated = replace(found, offset=record.offset, timestamp=record.timestamp)
-        self.builder.put(dated, record.size)
+        value = {**record.value, "subject": subject, "version": version}
+        self.builder.put(version_of(value, record.offset, record.timestamp), record.size)
 
     def _config(self, record: _Record) -> None:
         self._set(self.builder.compatibility, record, "compatibilityLevel")
@@ -162,21 +161,14 @@ class _Replay:
             self.builder.clear_subject(record.subject)
 
 
-class _Record:
-    """A record with its key and value as objects."""
+class _Record(NamedTuple):
+    """A record with its key and value as objects, and the size of the value."""
 
-    __slots__ = ("key", "offset", "size", "timestamp", "value")
-
-    def __init__(
-        self,
-        offset: int,
-        timestamp: int,
-        key: Mapping[str, object],
-        value: Mapping[str, object] | None,
-        size: int,
-    ) -> None:
-        self.offset, self.timestamp, self.key, self.value = offset, timestamp, key, value
-        self.size = size
+    offset: int
+    timestamp: int
+    key: Mapping[str, object]
+    value: Mapping[str, object] | None
+    size: int
 
     @property
     def subject(self) -> str | None:

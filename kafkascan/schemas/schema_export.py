@@ -108,7 +108,7 @@ def import_requests(registry: Registry) -> Iterator[dict[str, object]]:
 def _request(
     method: str, what: str, subject: str, body: dict[str, object] | None, rest: str = ""
 ) -> dict[str, object]:
-    path = f"/{what}/{quote(subject, safe='', errors='backslashreplace')}".rstrip("/")
+    path = f"/{what}/{quote(subject, safe='', errors='surrogatepass')}".rstrip("/")
     return {"method": method, "path": path + rest, "body": body}
 
 
@@ -170,7 +170,7 @@ def _file_name(one: SubjectVersion) -> str:
     extension = _EXTENSIONS.get(one.schema.schema_type, ".txt")
     if one.schema.id == NO_ID:
         return f"{one.schema.guid}{extension}"
-    subject = quote(one.subject, safe=" ", errors="backslashreplace")
+    subject = quote(one.subject, safe=" ", errors="surrogatepass")
     if len(subject) > _LONGEST_SUBJECT:
         digest = hashlib.sha256(subject.encode()).hexdigest()[:16]
         subject = f"{subject[:_LONGEST_SUBJECT]}~{digest}"

@@ -10,6 +10,7 @@ import pytest
 
 from kafkascan.cli.verb_table import VERBS
 from tests.support.command_line import DATA
+from tests.support.paths import GOLDEN
 from tests.support.waiting import HANG_SECONDS
 
 _LOADED = """
@@ -46,6 +47,7 @@ LOGS = {
     "__consumer_offsets-0": ("groups",),
     "__transaction_state-0": ("txn-state",),
     "__cluster_metadata-0": ("metadata",),
+    "kafka-4.4.0-schemas/data/_schemas-0": ("schemas",),
 }
 
 
@@ -109,6 +111,6 @@ def test_a_command_that_reads_a_file_loads_numpy() -> None:
 )
 @pytest.mark.skipif("KAFKASCAN_COVERAGE" in os.environ, reason="coverage loads modules itself")
 def test_a_command_loads_only_what_it_needs(verb: str, log: str) -> None:
-    output, modules = loaded(verb, DATA / log)
+    output, modules = loaded(verb, GOLDEN / log if "/" in log else DATA / log)
     assert output
     assert not modules & UNNEEDED

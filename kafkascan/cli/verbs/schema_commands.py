@@ -38,7 +38,7 @@ class _ListsByDefault(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert ``list`` before anything that is neither a command nor about the group."""
         of_group = {*self.commands, *ctx.help_option_names}
-        if args and args[0] not in of_group and not ctx.resilient_parsing:
+        if args and args[0] not in of_group:
             args = ["list", *args]
         return super().parse_args(ctx, args)
 

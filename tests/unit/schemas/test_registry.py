@@ -106,6 +106,10 @@ def test_a_guid_is_the_md5_of_a_text_without_references_and_rules(topic: TopicLo
     assert ruled.guid is None
     assert named.guid == stored.lower()
     assert found.schema_of_guid(stored) == named
+    # A name of a file is made of it.
+    odd = replayed(topic, schema("d", 1, 4, PROTO, references=[], guid="../../x")).schema(4)
+    assert odd is not None
+    assert odd.guid not in (None, "../../x")
     contract = found.versions("c")[0].contract
     assert contract is not None
     assert json.loads(contract) == {"metadata": {"properties": {"owner": "x"}}}
