@@ -376,6 +376,10 @@ def test_a_server_that_is_not_there_and_one_that_sends_too_much(
         pytest.raises(RegistryError, match="more than 1 MiB"),
     ):
         open_registry(f"http://127.0.0.1:{server.server_address[1]}")
+    with monkeypatch.context() as patch, serving([], fixed=(200, [])) as server:
+        patch.setattr("kafkascan.schemas.places._DEADLINE_S", -1)
+        with pytest.raises(RegistryError, match="it takes more than"):
+            open_registry(f"http://127.0.0.1:{server.server_address[1]}")
     monkeypatch.setattr("kafkascan.schemas.places._MAX_REQUESTS", 2)
     with serving([]) as server, pytest.raises(RegistryError, match="more than 2 requests"):
         open_registry(f"http://127.0.0.1:{server.server_address[1]}/api")

@@ -220,6 +220,16 @@ def test_what_compaction_removed_is_named(topic: TopicLog) -> None:
     assert (problem.symbol, problem.topic) == ("COMPACTED", "_schemas")
 
 
+def test_a_state_after_the_cleaned_offset_is_exact(topic: TopicLog) -> None:
+    topic.add(schema("a", 1, 1, '"int"'), schema("a", 1, 1, '"int"', deleted=True)).without([0])
+    topic.add(schema("b", 1, 2, '"long"'), producer_id=5).end(5)
+    folder = topic.add(schema("c", 1, 3, '"float"')).write()
+    (folder.parent / "cleaner-offset-checkpoint").write_text("0\n1\n_schemas 0 2\n")
+    found = open_registry(folder.parent, as_of=4)
+    assert found.subjects == ["a", "b"]
+    assert not len(found.problems)
+
+
 def test_deleted_records_are_named(topic: TopicLog) -> None:
     folder = topic.add(schema("a", 1, 1, '"int"'), schema("b", 1, 2, '"long"')).write()
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\n_schemas 0 1\n")
