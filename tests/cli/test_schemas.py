@@ -69,6 +69,10 @@ def test_records_are_counted_by_schema(tmp_path: Path) -> None:
         ("orders-key", 1, 1), ("orders-value", 1, 3), ("orders-value", 2, 2),
     ]  # fmt: skip
     assert rows("schemas", "usage", DATA / "orders-0", "--registry", DATA, code=1) == found
+    staged = rows("schemas", "usage", DATA, "--context", ".staging", code=1)
+    assert {(one["subject"], one["id"]) for one in staged if one["framing"] == "confluent"} == {
+        (":.staging:orders-value", 1)
+    }
     keys = rows("schemas", "usage", DATA, "--keys", code=1)
     assert [one["framing"] for one in keys] == ["no_prefix"]
     without = run("schemas", "usage", DATA / "orders-0", "--registry", GOLDEN / "kafka-4.4.0/data")

@@ -112,6 +112,9 @@ def _find(registry: Registry, text: str) -> SubjectVersion:
         help="Registry with the schemas, as for `schemas list`; by default the topic in the same"
         " directory.")  # fmt: skip
 @option("--keys", help="Read the prefixes of keys instead of values.")
+@option("--context NAME", default="",
+        help="Context of the ids in the records, such as .staging; by default the default"
+        " one.")  # fmt: skip
 @_TOPIC
 def usage(
     run: Run,
@@ -119,6 +122,7 @@ def usage(
     wanted: PartitionFilter,
     registry: Path | None,
     keys: bool,
+    context: str,
     schemas_topic: str,
 ) -> None:
     """Count records by the schema they were written with, and list their producers.
@@ -131,7 +135,8 @@ def usage(
     def work(path: Path, report: FindingReport) -> AnyTable:
         opened = _opened(registry or path, report, schemas_topic=schemas_topic)
         part: Part = "key" if keys else "value"
-        table = ks.schemas.read_schema_usage(wanted.select(path), opened, part=part)
+        logs = wanted.select(path)
+        table = ks.schemas.read_schema_usage(logs, opened, part=part, context=context)
         report.add_problems(table.problems)
         return table
 
