@@ -574,32 +574,37 @@ class RecordTable(AnyTable):
         )
         return _pairs(starts, keys, values)
 
-    def headers_named(self, name: bytes, most: int) -> tuple[NDArray[np.int64], Gathered]:
+    def headers_named(
+        self, names: Sequence[bytes], most: int
+    ) -> list[tuple[NDArray[np.int64], Gathered]]:
         """
-        Return the last header of a name of each record that has one.
+        Return, for each name, the last header of that name of each record that has one.
 
         Parameters
         ----------
-        name : bytes
+        names : sequence of bytes
         most : int
             Headers of a record that are compared.
 
         Returns
         -------
-        rows : ndarray of int64, shape (n,)
-            The records, in their order.
-        values : Gathered
+        list of (ndarray of int64, Gathered)
+            The rows of the records, in their order, and the values.
         """
         counts = np.minimum(self.columns["headers_count"], np.int32(most))
-        starts, (keys, key_sizes), (values, value_sizes) = self._headers(counts).locate()
-        at = np.flatnonzero(key_sizes == len(name))
-        batch = self.columns["batch"][np.searchsorted(starts, at, "right") - 1]
-        texts = self._gather_at(batch, keys[at], key_sizes[at]).data.reshape(-1, len(name))
-        at = at[(texts == np.frombuffer(name, np.uint8)).all(axis=1)]
-        rows = np.searchsorted(starts, at, "right") - 1
-        is_last = np.append(rows[1:] != rows[:-1], np.ones(min(1, len(rows)), np.bool_))
-        rows, at = rows[is_last], at[is_last]
-        return rows, self._gather_at(self.columns["batch"][rows], values[at], value_sizes[at])
+        _, (keys, key_sizes), (values, value_sizes) = self._headers(counts).locate()
+        owner = np.repeat(np.arange(len(counts)), counts)
+        found = []
+        for name in names:
+            at = np.flatnonzero(key_sizes == len(name))
+            texts = self._gather_at(self.columns["batch"][owner[at]], keys[at], key_sizes[at])
+            at = at[texts.data.view(f"S{len(name)}") == name]
+            rows = owner[at]
+            is_last = np.append(rows[1:] != rows[:-1], np.ones(min(1, len(rows)), np.bool_))
+            rows, at = rows[is_last], at[is_last]
+            batch = self.columns["batch"][rows]
+            found.append((rows, self._gather_at(batch, values[at], value_sizes[at])))
+        return found
 
     def _gather_at(
         self, batch: NDArray[np.int32], addresses: NDArray[np.uintp], sizes: NDArray[np.int32]

@@ -42,7 +42,7 @@ _ROWS_AT_ONCE = 1 << 16
 _LARGEST_DIRECT_ID = 1 << 20
 # Headers of a record that are compared; and of all records at a time.
 _MOST_HEADERS = 1_000
-_HEADERS_AT_ONCE = 1 << 22
+_HEADERS_AT_ONCE = 1 << 16
 
 
 class Framing(IntEnum):
@@ -178,7 +178,7 @@ class FrameReader:
         found.schema[:], found.skip[:] = NO_SCHEMA, 0
         found.framing[:] = np.where(size < 0, Framing.NULL, Framing.NO_PREFIX)
         rows = np.flatnonzero(size >= _CONFLUENT)
-        begins = _begins(table[rows], part, np.full(len(rows), _CONFLUENT, np.int32), _CONFLUENT)
+        begins = _begins(table, part, rows, _CONFLUENT)
         magic = begins[:, 0]
         is_zero = magic == _MAGIC
         numbered = rows[is_zero]
@@ -202,14 +202,14 @@ class FrameReader:
     ) -> NDArray[np.int32]:
         found = np.full(len(rows), NO_SCHEMA, np.int32)
         at = np.flatnonzero((size[rows] >= _APICURIO) & ((of_four < 0) | self._may_be_ambiguous))
-        begins = _begins(table[rows[at]], part, np.full(len(at), _APICURIO, np.int32), _APICURIO)
+        begins = _begins(table, part, rows[at], _APICURIO)
         found[at] = self._ids.find(_ends(begins, _LONG_ID))
         return found
 
     def _read_glue(
         self, table: RecordTable, part: Part, rows: NDArray[np.int64], found: FramedRecords
     ) -> None:
-        begins = _begins(table[rows], part, np.full(len(rows), _GLUE, np.int32), _GLUE)
+        begins = _begins(table, part, rows, _GLUE)
         for compression, form in (_GLUE_PLAIN, Framing.GLUE), (_GLUE_ZLIB, Framing.GLUE_ZLIB):
             at = np.flatnonzero(begins[:, 1] == compression)
             _set(found, rows[at], self._guids.find(_ends(begins[at], _GUID)), form, _GLUE)
@@ -217,9 +217,10 @@ class FrameReader:
     # ---- headers ----
 
     def _read_headers(self, table: RecordTable, part: Part, found: FramedRecords) -> None:
+        names = [name.format(part=part).encode() for name in _HEADERS]
         for first, piece in _pieces(table):
-            for name, forms in _HEADERS.items():
-                rows, values = piece.headers_named(name.format(part=part).encode(), _MOST_HEADERS)
+            named = piece.headers_named(names, _MOST_HEADERS)
+            for (rows, values), forms in zip(named, _HEADERS.values(), strict=True):
                 self._set_headers(found, first + rows, values, forms)
 
     def _set_headers(
@@ -232,7 +233,10 @@ class FrameReader:
         found.framing[rows[is_there]] = Framing.BAD_HEADER
         for size, magic, kind in forms:
             at = np.flatnonzero((sizes == size) & is_there)
-            raw = values.data[values.starts[at][:, None] + np.arange(size)]
+            if len(at) == len(sizes):
+                raw = values.data.reshape(-1, size)
+            else:
+                raw = values.data[values.starts[at][:, None] + np.arange(size)]
             if magic is not None:
                 at, raw = at[raw[:, 0] == magic], raw[raw[:, 0] == magic]
             keys = self._guids if kind == _GUID else self._ids
@@ -253,10 +257,12 @@ def _set(
 
 
 def _begins(
-    table: RecordTable, part: Part, sizes: NDArray[np.int32], size: int
+    table: RecordTable, part: Part, rows: NDArray[np.int64], size: int
 ) -> NDArray[np.uint8]:
-    """Return the first bytes of keys or values, which all have as many."""
-    return table.gathered(part, sizes).data.reshape(-1, size)
+    """Return the first bytes of the keys or values of some records, which all have as many."""
+    batch, position = table.columns["batch"][rows], table.columns[f"{part}_position"][rows]
+    sizes = np.full(len(rows), size, np.int32)
+    return table.buffers.gather(batch, position, sizes).data.reshape(-1, size)
 
 
 def _ends(rows: NDArray[np.uint8], kind: str) -> NDArray[Any]:
