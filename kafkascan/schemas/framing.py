@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias
 
@@ -95,6 +95,12 @@ class FramedRecords:
     skip: NDArray[np.int32]
     framing: NDArray[np.uint8]
 
+    def __getitem__(self, rows: slice) -> FramedRecords:
+        """Return a view of some records."""
+        return replace(
+            self, schema=self.schema[rows], skip=self.skip[rows], framing=self.framing[rows]
+        )
+
 
 class FrameReader:
     """
@@ -139,8 +145,11 @@ class FrameReader:
             result_memory.empty(len(size), np.int32),
             result_memory.empty(len(size), np.uint8),
         )
-        if not self._read_plain(table, part, size, found):
-            self._read_mixed(table, part, size, found)
+        for first in range(0, len(size), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            piece, part_of = table[rows], found[rows]
+            if not self._read_plain(piece, part, size[rows], part_of):
+                self._read_mixed(piece, part, size[rows], part_of)
         if "headers_count" in table.columns and table.columns["headers_count"].any():
             self._read_headers(table, part, found)
         return found
@@ -151,25 +160,15 @@ class FrameReader:
         self, table: RecordTable, part: Part, size: NDArray[np.int32], found: FramedRecords
     ) -> bool:
         """Read prefixes if all of them are Confluent's, with known ids; return whether they are."""
-        if self._direct is None or self._may_be_ambiguous:
+        if self._direct is None or self._may_be_ambiguous or int(size.min()) < _CONFLUENT:
             return False
-        sizes = np.full(min(len(size), _ROWS_AT_ONCE), _CONFLUENT, np.int32)
-        ids = np.empty(len(sizes), np.intp)
-        batch, position = table.columns["batch"], table.columns[f"{part}_position"]
-        for first in range(0, len(size), _ROWS_AT_ONCE):
-            rows = slice(first, first + _ROWS_AT_ONCE)
-            count = len(size[rows])
-            if int(size[rows].min()) < _CONFLUENT:
-                return False
-            raw = table.buffers.gather(batch[rows], position[rows], sizes[:count]).data
-            begins = raw.reshape(-1, _CONFLUENT)
-            ids[:count] = _ends(begins, _SHORT_ID)
-            self._direct.take(ids[:count], mode="clip", out=found.schema[rows])
-            if begins[:, 0].any() or int(found.schema[rows].min()) < 0:
-                return False
+        sizes = np.full(len(size), _CONFLUENT, np.int32)
+        begins = table.gathered(part, sizes).data.reshape(-1, _CONFLUENT)
+        ids = _ends(begins, _SHORT_ID).astype(np.intp)
+        self._direct.take(ids, mode="clip", out=found.schema)
         found.skip.fill(_CONFLUENT)
         found.framing.fill(Framing.CONFLUENT)
-        return True
+        return not begins[:, 0].any() and int(found.schema.min()) >= 0
 
     def _read_mixed(
         self, table: RecordTable, part: Part, size: NDArray[np.int32], found: FramedRecords
@@ -182,7 +181,7 @@ class FrameReader:
         magic = begins[:, 0]
         is_zero = magic == _MAGIC
         numbered = rows[is_zero]
-        of_four = self._ids.find(_ends(begins, _SHORT_ID)[is_zero])
+        of_four = self._rows_of(_ends(begins, _SHORT_ID)[is_zero])
         of_eight = self._read_long_ids(table, part, numbered, size, of_four)
         _set(found, numbered, of_four, Framing.CONFLUENT, _CONFLUENT)
         is_long = of_eight >= 0
@@ -203,8 +202,14 @@ class FrameReader:
         found = np.full(len(rows), NO_SCHEMA, np.int32)
         at = np.flatnonzero((size[rows] >= _APICURIO) & ((of_four < 0) | self._may_be_ambiguous))
         begins = _begins(table, part, rows[at], _APICURIO)
-        found[at] = self._ids.find(_ends(begins, _LONG_ID))
+        found[at] = self._rows_of(_ends(begins, _LONG_ID))
         return found
+
+    def _rows_of(self, ids: NDArray[Any]) -> NDArray[np.int32]:
+        if self._direct is None:
+            return self._ids.find(ids)
+        rows: NDArray[np.int32] = self._direct[np.minimum(ids, len(self._direct) - 1)]
+        return rows
 
     def _read_glue(
         self, table: RecordTable, part: Part, rows: NDArray[np.int64], found: FramedRecords
