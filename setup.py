@@ -71,6 +71,7 @@ C_HEADERS = [
     "csrc/kafka_status.h",
     "csrc/large_pages.h",
     "csrc/little_endian.h",
+    "csrc/protobuf.h",
     "csrc/quoted_text.h",
     "csrc/record.h",
     "csrc/result_blocks.h",

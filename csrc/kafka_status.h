@@ -79,7 +79,9 @@
     X(UNRESOLVED_VALUE, 126, "the schema of the column has no type for the value") \
     X(DECIMAL_TOO_LARGE, 127, "a decimal has more digits than its precision") \
     X(TOO_MANY_ITEMS, 128, "lists have more items than the size of the value explains") \
-    X(VALUE_TOO_DEEP, 129, "values are nested too deeply")
+    X(VALUE_TOO_DEEP, 129, "values are nested too deeply") \
+    X(BAD_VALUE_TAG, 130, "a field has no valid number or wire type, or a group ends wrongly") \
+    X(TIME_OUT_OF_RANGE, 131, "a time does not fit 64 bits of nanoseconds, or is not normalized")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

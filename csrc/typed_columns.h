@@ -21,8 +21,8 @@ enum ks_column_kind {
 };
 
 typedef struct {
-    uint8_t *data;    /* KS_VALUES, KS_ITEMS */
-    int32_t *ends;    /* KS_ITEMS, KS_LISTS: capacity + 1, of which the first is 0 */
+    uint8_t *data;     /* KS_VALUES, KS_ITEMS */
+    int32_t *ends;     /* KS_ITEMS, KS_LISTS: capacity + 1, of which the first is 0 */
     uint8_t *is_valid; /* ones beyond the entries; NULL if no entry is null but with its parent */
     int64_t entries;
     int64_t capacity;
@@ -32,6 +32,7 @@ typedef struct {
     int32_t width;       /* KS_VALUES: bytes of an entry */
     int32_t first_child; /* columns below are contiguous, and have higher numbers */
     int32_t children;
+    int32_t may_repeat_keys; /* KS_LISTS: a map has a key more than once, or too many to say */
 } ks_column;
 
 /* Why a value ended early, and where the next one begins. */
@@ -84,8 +85,7 @@ static inline uint8_t *ks_put_item(ks_typed *typed, ks_column *column, int64_t s
     return out;
 }
 
-static inline int ks_put_bytes(ks_typed *typed, ks_column *column, const uint8_t *p,
-                               int64_t size) {
+static inline int ks_put_bytes(ks_typed *typed, ks_column *column, const uint8_t *p, int64_t size) {
     uint8_t *out = ks_put_item(typed, column, size);
     if (out == NULL) return 0;
     if (size > 0) memcpy(out, p, (size_t)size);

@@ -2,7 +2,6 @@
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
 
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport KS_OK, KS_OUTPUT_FULL, KS_SOURCE_FAULT
@@ -26,6 +25,7 @@ cdef extern from "typed_columns.h" nogil:
         int32_t width
         int32_t first_child
         int32_t children
+        int32_t may_repeat_keys
 
     ctypedef struct ks_typed:
         ks_column *columns
@@ -62,6 +62,38 @@ cdef extern from "avro.h" nogil:
     )
 
 
+cdef extern from "protobuf.h" nogil:
+    ctypedef struct ks_pb_message:
+        int32_t kind
+
+    ctypedef struct ks_pb_field:
+        int32_t oneof
+
+    ctypedef struct ks_pb_instance:
+        int64_t serial
+
+    ctypedef struct ks_pb_choice:
+        int64_t serial
+
+    ctypedef struct ks_protobuf:
+        ks_typed typed
+        const ks_pb_message *messages
+        const ks_pb_field *fields
+        const int32_t *parts
+        ks_pb_instance *instances
+        ks_pb_choice *choices
+        int64_t serial
+
+    const int KS_PB_OP_COUNT
+    const int KS_PB_KIND_COUNT
+    const char *const *ks_pb_op_names
+    const char *const *ks_pb_kind_names
+
+    const uint8_t *ks_pb_run(
+        ks_protobuf *pb, int64_t path, const uint8_t *p, const uint8_t *limit
+    )
+
+
 cdef extern from "kafka_status.h" nogil:
     const int KS_VALUE_BYTES_LEFT
 
@@ -75,6 +107,8 @@ cdef enum:
 
 VALUES, ITEMS, LISTS, STRUCTS = KS_VALUES, KS_ITEMS, KS_LISTS, KS_STRUCTS
 AVRO_OPS = {ks_avro_op_names[i].decode(): i for i in range(KS_AVRO_OP_COUNT)}
+PROTOBUF_OPS = {ks_pb_op_names[i].decode(): i for i in range(KS_PB_OP_COUNT)}
+PROTOBUF_KINDS = {ks_pb_kind_names[i].decode(): i for i in range(KS_PB_KIND_COUNT)}
 
 
 cdef class TypedColumns:
@@ -157,10 +191,24 @@ cdef class TypedColumns:
             raise IndexError(column)
         return self.columns[column].entries, self.columns[column].size
 
+    def may_repeat_keys(self, int column):
+        """Whether a map of the column may have a key more than once."""
+        if not 0 <= column < self.count:
+            raise IndexError(column)
+        return self.columns[column].may_repeat_keys != 0
+
+
+# Appends one value; `first` is where its program begins. Returns the end of its bytes, or NULL.
+ctypedef const uint8_t *(*Machine)(
+    void *machine, int64_t first, const uint8_t *p, const uint8_t *limit
+) noexcept nogil
+
 
 cdef struct Decoding:
-    ks_avro avro
-    int64_t step_count
+    Machine run
+    void *machine
+    ks_typed *typed                # of the machine
+    int64_t first_count
     const uintptr_t *address       # by value
     const int32_t *size
     const int32_t *first_step      # -1: a null, because of `status`
@@ -169,18 +217,31 @@ cdef struct Decoding:
     int64_t stop
 
 
+cdef const uint8_t *run_avro(
+    void *machine, int64_t first, const uint8_t *p, const uint8_t *limit
+) noexcept nogil:
+    cdef ks_avro *avro = <ks_avro *>machine
+    return ks_avro_run(avro, avro.steps + first, p, limit)
+
+
+cdef const uint8_t *run_protobuf(
+    void *machine, int64_t first, const uint8_t *p, const uint8_t *limit
+) noexcept nogil:
+    return ks_pb_run(<ks_protobuf *>machine, first, p, limit)
+
+
 cdef bint decode_one(Decoding *job) noexcept nogil:
     """Append one value, or a null; False if a column is full."""
-    cdef ks_typed *typed = &job.avro.typed
+    cdef ks_typed *typed = job.typed
     cdef int64_t row = job.done, rows = typed.columns.entries, size = job.size[row]
     cdef int64_t first = job.first_step[row]
     cdef const uint8_t *p = <const uint8_t *>job.address[row]
     cdef const uint8_t *end
-    if 0 <= first < job.step_count and size >= 0:
+    if 0 <= first < job.first_count and size >= 0:
         typed.items_left = FIRST_ITEMS + ITEMS_OF_BYTE * size
         typed.depth = 0
         typed.status = KS_OK
-        end = ks_avro_run(&job.avro, job.avro.steps + first, p, p + size)
+        end = job.run(job.machine, first, p, p + size)
         if end == p + size:
             return True
         if end != NULL:
@@ -199,6 +260,40 @@ cdef void decode_values(void *context) noexcept nogil:
     cdef Decoding *job = <Decoding *>context
     while job.done < job.stop and decode_one(job):
         job.done += 1
+
+
+cdef tuple decode(
+    Decoding *job,
+    TypedColumns columns,
+    const uintptr_t[::1] address,
+    const int32_t[::1] size,
+    const int32_t[::1] first_step,
+    uint8_t[::1] status,
+    int64_t first,
+    int64_t stop,
+    const uint8_t[::1] source,
+):
+    cdef int64_t count = address.shape[0], fault = -1
+    if not (size.shape[0] == first_step.shape[0] == status.shape[0] == count):
+        raise ValueError("arrays differ in length")
+    if not 0 <= first <= stop <= count:
+        raise ValueError("there are no such values")
+    job.typed.columns = columns.columns
+    job.typed.full = -1
+    if first < stop:
+        job.address, job.size, job.first_step = &address[0], &size[0], &first_step[0]
+        job.status = &status[0]
+        job.done, job.stop = first, stop
+        with nogil:
+            if source is None or source.shape[0] == 0:
+                decode_values(job)
+            else:
+                fault = run_guarded(decode_values, job, &source[0], source.shape[0])
+    if fault >= 0:
+        return KS_SOURCE_FAULT, job.done, -1, 0, fault
+    if job.done < stop and first < stop:
+        return KS_OUTPUT_FULL, job.done, job.typed.full, job.typed.needed, -1
+    return KS_OK, stop, -1, 0, -1
 
 
 def decode_into(
@@ -244,30 +339,72 @@ def decode_into(
     fault : int
         Where the source could not be read, or -1.
     """
-    cdef int64_t count = address.shape[0], fault = -1
+    cdef ks_avro avro
     cdef Decoding job
-    if not (size.shape[0] == first_step.shape[0] == status.shape[0] == count):
-        raise ValueError("arrays differ in length")
-    if not 0 <= first <= stop <= count or steps.shape[0] % sizeof(ks_avro_step):
-        raise ValueError("there are no such values, or steps have another size")
-    memset(&job, 0, sizeof(job))
-    job.avro.typed.columns = columns.columns
-    job.avro.typed.full = -1
-    job.step_count = steps.shape[0] // sizeof(ks_avro_step)
-    if first < stop:
-        job.avro.steps = <const ks_avro_step *>&steps[0] if job.step_count else NULL
-        job.avro.parts = &parts[0] if parts.shape[0] else NULL
-        job.avro.constants = &constants[0] if constants.shape[0] else NULL
-        job.address, job.size, job.first_step = &address[0], &size[0], &first_step[0]
-        job.status = &status[0]
-        job.done, job.stop = first, stop
-        with nogil:
-            if source is None or source.shape[0] == 0:
-                decode_values(&job)
-            else:
-                fault = run_guarded(decode_values, &job, &source[0], source.shape[0])
-    if fault >= 0:
-        return KS_SOURCE_FAULT, job.done, -1, 0, fault
-    if job.done < stop and first < stop:
-        return KS_OUTPUT_FULL, job.done, job.avro.typed.full, job.avro.typed.needed, -1
-    return KS_OK, stop, -1, 0, -1
+    if steps.shape[0] % sizeof(ks_avro_step):
+        raise ValueError("steps have another size")
+    job.run, job.machine, job.typed = run_avro, &avro, &avro.typed
+    job.first_count = steps.shape[0] // sizeof(ks_avro_step)
+    avro.steps = <const ks_avro_step *>&steps[0] if job.first_count else NULL
+    avro.parts = &parts[0] if parts.shape[0] else NULL
+    avro.constants = &constants[0] if constants.shape[0] else NULL
+    return decode(&job, columns, address, size, first_step, status, first, stop, source)
+
+
+def decode_protobuf_into(
+    TypedColumns columns not None,
+    const uint8_t[::1] messages not None,
+    const uint8_t[::1] fields not None,
+    const int32_t[::1] parts not None,
+    const uintptr_t[::1] address not None,
+    const int32_t[::1] size not None,
+    const int32_t[::1] first_step not None,
+    uint8_t[::1] status not None,
+    int64_t first,
+    int64_t stop,
+    const uint8_t[::1] source,
+):
+    """
+    Append values of Protobuf messages to columns, until a column is full.
+
+    Parameters
+    ----------
+    columns : TypedColumns
+    messages, fields, parts : arrays
+        A program of kafkascan.schemas.protobuf_program, which is not checked.
+    address, size : arrays of n
+        Of the values.
+    first_step : array of n
+        What the program expects before each value; -1 for one that is not decoded.
+    status, first, stop, source
+        As for `decode_into`.
+
+    Returns
+    -------
+    tuple
+        As from `decode_into`.
+    """
+    cdef ks_protobuf pb
+    cdef Decoding job
+    cdef int64_t message_count = messages.shape[0] // sizeof(ks_pb_message)
+    cdef int64_t field_count = fields.shape[0] // sizeof(ks_pb_field)
+    if (
+        message_count * sizeof(ks_pb_message) != <size_t>messages.shape[0] or message_count == 0
+        or field_count * sizeof(ks_pb_field) != <size_t>fields.shape[0] or field_count == 0
+    ):
+        raise ValueError("messages or fields have another size")
+    job.run, job.machine, job.typed = run_protobuf, &pb, &pb.typed
+    job.first_count = parts.shape[0]
+    pb.messages = <const ks_pb_message *>&messages[0]
+    pb.fields = <const ks_pb_field *>&fields[0]
+    pb.parts = &parts[0] if job.first_count else NULL
+    pb.serial = 0
+    pb.instances = <ks_pb_instance *>calloc(message_count, sizeof(ks_pb_instance))
+    pb.choices = <ks_pb_choice *>calloc(field_count, sizeof(ks_pb_choice))
+    try:
+        if pb.instances == NULL or pb.choices == NULL:
+            raise MemoryError
+        return decode(&job, columns, address, size, first_step, status, first, stop, source)
+    finally:
+        free(pb.instances)
+        free(pb.choices)

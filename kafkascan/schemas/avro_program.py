@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core.typed_values import AVRO_OPS
+from kafkascan._core import typed_values as _core
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.avro_columns import column_of
 from kafkascan.schemas.avro_defaults import encoded_default
@@ -89,6 +89,11 @@ class AvroProgram:
         except RecursionError:
             raise ValueSchemaError("types are nested too deeply") from None
 
+    @property
+    def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:
+        """The compiled loop that runs the program."""
+        return _core.decode_into
+
     def as_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
         """Return steps, their parts, and constants, for `decode_into`."""
         steps = np.array(self._steps, STEP_DTYPE).view(np.uint8)
@@ -102,7 +107,7 @@ class AvroProgram:
     ) -> int:
         if len(self._steps) == _MAX_STEPS:
             raise ValueSchemaError(f"the schema needs more than {_MAX_STEPS} steps")
-        self._steps.append((AVRO_OPS[op], column, len(self._parts), len(parts), size, at))
+        self._steps.append((_core.AVRO_OPS[op], column, len(self._parts), len(parts), size, at))
         self._parts += parts
         return len(self._steps) - 1
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core.typed_values import decode_into
 from kafkascan.format.errors import STATUS
 from kafkascan.io.concurrency import map_parts, split_by_bytes
 from kafkascan.io.worker_threads import ChunkSizer
@@ -37,8 +36,12 @@ class Program(Protocol):
     def layout(self) -> ColumnLayout:
         """The columns that are filled."""
 
-    def as_arrays(self) -> ProgramArrays:
-        """Return steps, their parts, and constants."""
+    @property
+    def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:
+        """The compiled loop."""
+
+    def as_arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """Return what the loop is given as its program."""
 
 
 def decode_values(
@@ -98,7 +101,7 @@ def _decode_part(
     while done < count:
         stop = min(count, done + pace.next_size())
         while done < stop:
-            outcome, done, full, needed, fault = decode_into(
+            outcome, done, full, needed, fault = program.decode_into(
                 memory.filled, *arrays, address, size, first_step, status, done, stop, source
             )
             if outcome == STATUS["SOURCE_FAULT"]:

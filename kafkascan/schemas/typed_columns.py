@@ -35,6 +35,9 @@ class TypedColumn:
     nullable : bool, default False
     symbols : tuple of str, default ()
         Texts of a dictionary, in order.
+    numbers : tuple of int, default ()
+        What stands for these among the values, where another number means its digits; if there
+        are none, the values are positions.
     """
 
     name: str
@@ -42,6 +45,7 @@ class TypedColumn:
     children: tuple[TypedColumn, ...] = ()
     nullable: bool = False
     symbols: tuple[str, ...] = field(default=(), repr=False)
+    numbers: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def kind(self) -> int:
@@ -202,6 +206,8 @@ class ColumnMemory:
             return pa.Array.from_buffers(column.type, entries, buffers)
         below = int(ends[entries]) if column.kind == _core.LISTS else entries
         children = [self._array(child, below) for child in self._layout.children_of(number)]
+        if self.filled.may_repeat_keys(number):
+            children[0], ends = _last_of_keys(children[0], ends[: entries + 1])
         buffers = [valid, pa.py_buffer(ends[: entries + 1])]
         if column.kind == _core.STRUCTS:
             buffers = buffers[:1]
@@ -213,8 +219,9 @@ def _values(
 ) -> pa.Array:
     pa = require_pyarrow()
     if pa.types.is_dictionary(column.type):
-        numbers = pa.Array.from_buffers(pa.int32(), entries, [valid, pa.py_buffer(data)])
-        return pa.DictionaryArray.from_arrays(numbers, pa.array(column.symbols, pa.string()))
+        positions, symbols = _positions(column, data[: entries * 4].view(np.int32))
+        numbers = pa.Array.from_buffers(pa.int32(), entries, [valid, pa.py_buffer(positions)])
+        return pa.DictionaryArray.from_arrays(numbers, pa.array(symbols, pa.string()))
     if pa.types.is_boolean(column.type):
         bits = np.packbits(data[:entries], bitorder="little")
         return pa.Array.from_buffers(column.type, entries, [valid, pa.py_buffer(bits)])
@@ -226,3 +233,34 @@ def _packed(is_valid: NDArray[np.uint8]) -> pa.Buffer | None:
     if is_valid.all():
         return None
     return require_pyarrow().py_buffer(np.packbits(is_valid, bitorder="little"))
+
+
+def _positions(
+    column: TypedColumn, numbers: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Return positions of the numbers' texts, and the texts: symbols, then digits of others."""
+    known = np.array(column.numbers, np.int32)
+    count = len(known)
+    if (
+        len(numbers) == 0
+        or count == 0
+        or (np.array_equal(known, np.arange(count)) and numbers.view(np.uint32).max() < count)
+    ):
+        return numbers, column.symbols
+    order = np.argsort(known)
+    at = order[np.minimum(np.searchsorted(known, numbers, sorter=order), count - 1)]
+    positions, is_known = at.astype(np.int32), known[at] == numbers
+    others, position = np.unique(numbers[~is_known], return_inverse=True)
+    positions[~is_known] = count + position
+    return positions, (*column.symbols, *map(str, others.tolist()))
+
+
+def _last_of_keys(pairs: pa.Array, ends: NDArray[np.int32]) -> tuple[pa.Array, NDArray[np.int32]]:
+    """Return the pairs of maps, and their ends, without those whose key follows in its map."""
+    keys = pairs.field(0).dictionary_encode()
+    maps = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    of_map = maps * max(1, len(keys.dictionary)) + keys.indices.to_numpy()
+    _, from_end = np.unique(of_map[::-1], return_index=True)
+    kept = np.sort(len(maps) - 1 - from_end)
+    counts = np.bincount(maps[kept], minlength=len(ends) - 1)
+    return pairs.take(kept), np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)

@@ -1,0 +1,340 @@
+"""Programs of csrc/protobuf.h: the columns of a Protobuf message, and the tables that fill them.
+
+Fields are matched by number, as Protobuf does; the schema of the writer is not needed. A field that
+the reader's message does not have, or that has another wire type, is an unknown field.
+
+============================================  ====================================================
+Protobuf                                      Arrow
+============================================  ====================================================
+field that has presence (`optional`, proto2,  null if it is not set, also where proto2 declares a
+member of a oneof, message)                   default: presence is information
+other field                                   its default (0, ``""``, false) if it is not set
+enum                                          dictionary of names; a number without a name becomes
+                                              its digits, so that it is not lost
+repeated, map                                 list, map (of a key that occurs twice, the last entry)
+``google.protobuf.Timestamp``, ``Duration``   timestamp[ns, UTC], duration[ns]
+wrappers such as ``Int32Value``               the value, or null
+``Struct``, ``Value``, ``ListValue``, and a   binary: the bytes of the message
+message inside itself
+other message                                 struct
+============================================  ====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import typed_values as _core
+from kafkascan.format.errors import ValueSchemaError
+from kafkascan.schemas.columns import ColumnLayout, TypedColumn
+from kafkascan.tables.schema import require_pyarrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+
+_FIELD_DTYPE = np.dtype(
+    [("tag", "u4"), ("other_tag", "u4"), ("op", "i4"), ("column", "i4"), ("list", "i4"),
+     ("below", "i4"), ("oneof", "i4"), ("has_presence", "i4")]
+)  # fmt: skip
+_MESSAGE_DTYPE = np.dtype(
+    [(name, "i4") for name in ("kind", "column", "first_field", "fields", "first_number",
+                               "numbers", "cost")]
+)  # fmt: skip
+
+_MAX_DEPTH, _MAX_COLUMNS = 64, 1 << 14
+# Numbers of fields up to this many for each field are looked up in a table.
+_NUMBERS_OF_FIELD, _FIRST_NUMBERS = 4, 16
+# Columns of a list's item that cost as much as one item of a single column: messages often set
+# few of their fields.
+_COLUMNS_OF_COST = 4
+
+_VARINT, _FIXED_64, _SIZED, _GROUP, _FIXED_32 = 0, 1, 2, 3, 5
+# By FieldDescriptor's type: what reads it, its wire type, and the name of its Arrow type.
+_SCALARS = {
+    1: ("FIXED_64", _FIXED_64, "float64"),
+    2: ("FIXED_32", _FIXED_32, "float32"),
+    3: ("VARINT_64", _VARINT, "int64"),
+    4: ("VARINT_64", _VARINT, "uint64"),
+    5: ("VARINT_32", _VARINT, "int32"),
+    6: ("FIXED_64", _FIXED_64, "uint64"),
+    7: ("FIXED_32", _FIXED_32, "uint32"),
+    8: ("BOOL", _VARINT, "bool_"),
+    9: ("TEXT", _SIZED, "string"),
+    12: ("BYTES", _SIZED, "binary"),
+    13: ("VARINT_32", _VARINT, "uint32"),
+    15: ("FIXED_32", _FIXED_32, "int32"),
+    16: ("FIXED_64", _FIXED_64, "int64"),
+    17: ("ZIGZAG_32", _VARINT, "int32"),
+    18: ("ZIGZAG_64", _VARINT, "int64"),
+}
+_GROUP_TYPE, _MESSAGE_TYPE, _INT32_TYPE, _INT64_TYPE = 10, 11, 5, 3
+
+_TIMES = {"google.protobuf.Timestamp": "TIMESTAMP", "google.protobuf.Duration": "DURATION"}
+_WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+_WRAPPERS = {f"google.protobuf.{name}Value" for name in _WRAPPED}
+_DYNAMIC = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue")}
+
+
+@dataclass(frozen=True, eq=False)
+class _Field:
+    """A field of a message: what reads it, and the columns that it fills."""
+
+    number: int
+    op: str
+    wire_type: int
+    item: TypedColumn
+    list: TypedColumn | None = None
+    message: _Message | None = None
+    enum: EnumDescriptor | None = None  # a closed one
+    oneof: str = ""
+    has_presence: bool = False
+    is_packed: bool = False
+
+    @property
+    def column(self) -> TypedColumn:
+        """The column under that of the message."""
+        return self.item if self.list is None else self.list
+
+
+@dataclass(frozen=True, eq=False)
+class _Message:
+    kind: str
+    column: TypedColumn
+    fields: tuple[_Field, ...] = field(repr=False)
+
+
+class ProtobufProgram:
+    """
+    The tables that decode values of a message into its columns.
+
+    Parameters
+    ----------
+    reader : google.protobuf.descriptor.Descriptor
+        The message.
+
+    Attributes
+    ----------
+    layout : ColumnLayout
+        The columns.
+
+    Raises
+    ------
+    ValueSchemaError
+        If the message has more than 16384 columns, or more than 64 inside one another.
+    """
+
+    PLAIN = 0
+    """The first step of values without a prefix."""
+
+    def __init__(self, reader: Descriptor) -> None:
+        root = _Builder().message("", reader, (), nullable=True)
+        self.layout = ColumnLayout(root.column)
+        self._numbers = {id(column): at for at, column in enumerate(self.layout.columns)}
+        self._parts = [-1]
+        self._oneofs = 0
+        messages = [root]
+        for one in messages:  # grows while it is walked
+            messages += [part.message for part in one.fields if part.message is not None]
+        self._order = {id(one): at for at, one in enumerate(messages)}
+        self._sizes = _subtree_sizes(self.layout)
+        self._fields: list[tuple[int, ...]] = []
+        self._messages = [self._tables(one) for one in messages]
+
+    def after_prefix(self, path: tuple[int, ...]) -> int:
+        """
+        Return the first step of values with Confluent's prefix of message indexes.
+
+        Parameters
+        ----------
+        path : tuple of int
+            Where the writer's schema has the reader's message. A value with other indexes is one
+            of another message, and is not decoded.
+        """
+        self._parts += [len(path), *path]
+        return len(self._parts) - len(path) - 1
+
+    @property
+    def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:
+        """The compiled loop that runs the program."""
+        return _core.decode_protobuf_into
+
+    def as_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int32]]:
+        """Return messages, fields and their parts, for `decode_into`."""
+        messages = np.array(self._messages, _MESSAGE_DTYPE).view(np.uint8)
+        fields = np.array(self._fields, _FIELD_DTYPE).view(np.uint8)
+        return messages, fields, np.array(self._parts, np.int32)
+
+    def _tables(self, message: _Message) -> tuple[int, ...]:
+        fields = sorted(message.fields, key=lambda one: one.number)
+        oneofs: dict[str, int] = {}
+        first_field = len(self._fields)
+        for one in fields:
+            if one.oneof and one.oneof not in oneofs:
+                oneofs[one.oneof] = self._oneofs + len(oneofs)
+            self._fields.append(self._field(one, oneofs.get(one.oneof, -1)))
+        self._oneofs += len(oneofs)
+        self._fields.append((0,) * len(_FIELD_DTYPE.names or ()))
+        most = _FIRST_NUMBERS + _NUMBERS_OF_FIELD * len(fields)
+        positions = {one.number: at for at, one in enumerate(fields) if one.number < most}
+        first_number, numbers = len(self._parts), max(positions, default=-1) + 1
+        self._parts += [positions.get(number, -1) for number in range(numbers)]
+        column = self._numbers[id(message.column)]
+        cost = 1 + self._sizes[column] // _COLUMNS_OF_COST
+        kind = _core.PROTOBUF_KINDS[message.kind]
+        return kind, column, first_field, len(fields), first_number, numbers, cost
+
+    def _field(self, one: _Field, oneof: int) -> tuple[int, ...]:
+        tag, other_tag, below = one.number << 3 | one.wire_type, 0, -1
+        if one.list is not None and one.op not in ("TEXT", "BYTES", "RAW", "MESSAGE"):
+            other_tag = one.number << 3 | _SIZED
+            if one.is_packed:
+                tag, other_tag = other_tag, tag
+        if one.message is not None:
+            below = self._order[id(one.message)]
+        if one.enum is not None:
+            known = sorted(one.enum.values_by_number)
+            below = len(self._parts)
+            self._parts += [len(known), *known]
+        column = self._numbers[id(one.item)]
+        above = -1 if one.list is None else self._numbers[id(one.list)]
+        op = _core.PROTOBUF_OPS[one.op]
+        return tag, other_tag, op, column, above, below, oneof, one.has_presence
+
+
+class _Builder:
+    """Makes columns of messages, and counts them."""
+
+    def __init__(self) -> None:
+        self._columns = 0
+
+    def message(
+        self, name: str, type_: Descriptor, outside: tuple[str, ...], *, nullable: bool
+    ) -> _Message:
+        """Return the column of a message; `outside` are the messages that it is in."""
+        pa = require_pyarrow()
+        if len(outside) > _MAX_DEPTH:
+            raise ValueSchemaError(f"the message has more than {_MAX_DEPTH} levels")
+        kind = _kind_of(type_)
+        if kind in ("TIMESTAMP", "DURATION"):
+            time = pa.timestamp("ns", "UTC") if kind == "TIMESTAMP" else pa.duration("ns")
+            column = self._column(name, time, nullable=nullable)
+            return _Message(kind, column, (
+                _Field(1, "SECONDS", _VARINT, column), _Field(2, "NANOS", _VARINT, column),
+            ))  # fmt: skip
+        if kind == "WRAPPER":
+            (value,) = type_.fields
+            op, wire_type, arrow = _SCALARS[value.type]
+            column = self._column(name, _arrow(arrow), nullable=nullable)
+            return _Message(kind, column, (_Field(1, op, wire_type, column),))
+        inside = (*outside, type_.full_name)
+        fields = tuple(self._field(one, inside) for one in type_.fields)
+        children = tuple(one.column for one in fields)
+        struct = pa.struct([one.arrow_field for one in children])
+        column = self._column(name, struct, children, nullable=nullable)
+        return _Message(kind, column, fields)
+
+    def _field(self, one: FieldDescriptor, inside: tuple[str, ...]) -> _Field:
+        pa = require_pyarrow()
+        if not one.is_repeated:
+            oneof = "" if one.containing_oneof is None else one.containing_oneof.name
+            return self._value(one, one.name, inside, oneof=oneof, nullable=one.has_presence)
+        item = self._value(one, "item", (*inside, ""), nullable=False)
+        is_map = one.message_type is not None and one.message_type.GetOptions().map_entry
+        if is_map:
+            key, value = item.item.children
+            type_ = pa.map_(key.arrow_field, value.arrow_field)
+        else:
+            type_ = pa.list_(item.item.arrow_field)
+        column = self._column(one.name, type_, (item.item,))
+        return _Field(
+            item.number, item.op, item.wire_type, item.item, column, item.message, item.enum,
+            is_packed=one.is_packed,
+        )  # fmt: skip
+
+    def _value(
+        self,
+        one: FieldDescriptor,
+        name: str,
+        inside: tuple[str, ...],
+        *,
+        nullable: bool,
+        oneof: str = "",
+    ) -> _Field:
+        pa = require_pyarrow()
+        message, enum = None, None
+        # The value of a map is never null, although its field has presence.
+        is_entry = one.containing_type.GetOptions().map_entry
+        nullable &= not is_entry
+        if one.message_type is not None:
+            wire_type = _GROUP if one.type == _GROUP_TYPE else _SIZED
+            is_raw = one.message_type.full_name in _DYNAMIC
+            if is_raw or one.message_type.full_name in inside:
+                op, column = "RAW", self._column(name, pa.binary(), nullable=nullable)
+            else:
+                op = "MESSAGE"
+                message = self.message(name, one.message_type, inside, nullable=nullable)
+                column = message.column
+        elif one.enum_type is not None:
+            symbols: dict[int, str] = {}
+            for symbol in one.enum_type.values:
+                symbols.setdefault(symbol.number, symbol.name)
+            type_ = pa.dictionary(pa.int32(), pa.string())
+            wire_type, op = _VARINT, "VARINT_32"
+            if one.enum_type.is_closed:
+                op, enum = "CLOSED_ENUM", one.enum_type
+            column = self._column(
+                name, type_, nullable=nullable, symbols=tuple(symbols.values()),
+                numbers=tuple(symbols),
+            )  # fmt: skip
+        else:
+            op, wire_type, arrow = _SCALARS[one.type]
+            column = self._column(name, _arrow(arrow), nullable=nullable)
+        return _Field(
+            one.number, op, wire_type, column, message=message, enum=enum, oneof=oneof,
+            has_presence=nullable,
+        )  # fmt: skip
+
+    def _column(
+        self,
+        name: str,
+        type_: pa.DataType,
+        children: tuple[TypedColumn, ...] = (),
+        *,
+        nullable: bool = False,
+        symbols: tuple[str, ...] = (),
+        numbers: tuple[int, ...] = (),
+    ) -> TypedColumn:
+        self._columns += 1
+        if self._columns > _MAX_COLUMNS:
+            raise ValueSchemaError(f"the message has more than {_MAX_COLUMNS} columns")
+        return TypedColumn(name, type_, children, nullable, symbols, numbers)
+
+
+def _arrow(name: str) -> pa.DataType:
+    return getattr(require_pyarrow(), name)()
+
+
+def _kind_of(message: Descriptor) -> str:
+    """Return what a message fills; a well-known name is not enough for a special type."""
+    if message.GetOptions().map_entry:
+        return "ENTRY"
+    types = {one.number: -1 if one.is_repeated else one.type for one in message.fields}
+    if message.full_name in _TIMES and types == {1: _INT64_TYPE, 2: _INT32_TYPE}:
+        return _TIMES[message.full_name]
+    if message.full_name in _WRAPPERS and types.keys() == {1} and types[1] in _SCALARS:
+        return "WRAPPER"
+    return "STRUCT"
+
+
+def _subtree_sizes(layout: ColumnLayout) -> list[int]:
+    """Return the number of columns of each column's tree."""
+    sizes = [1] * len(layout.columns)
+    for number in reversed(range(len(sizes))):
+        sizes[number] += sum(sizes[child] for child in layout.children_of(number))
+    return sizes

@@ -1,0 +1,253 @@
+"""Protobuf schemas: descriptors of the messages of a .proto text and of what it imports."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkascan.format.errors import ValueSchemaError
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+_MAX_TEXT, _MAX_FILES, _MAX_OUTPUT = 1 << 20, 1 << 10, 1 << 24
+_SECONDS, _MAX_REASON = 30, 1000
+_MAIN = "kafkascan-value.proto"  # as long as no import has this name
+_IMPORT_NAME = re.compile(r"(?!/)(?:(?!\.\.?/)[\w.+@-]+/)*(?!\.)[\w.+@ -]+")
+_IMPORTS = re.compile(r'\bimport\s+(?:public\s+|weak\s+|option\s+)?["\']([^"\'\n]+)["\']')
+
+# What protoc is run in: limits of the process, and the compiler. Its own folder of includes has
+# google/protobuf/*.proto and nothing else.
+_COMPILER = """
+import importlib.resources, resource, sys
+for limit, most in ((resource.RLIMIT_CPU, 20), (resource.RLIMIT_FSIZE, 1 << 24),
+                    (resource.RLIMIT_AS, 1 << 32)):
+    try:
+        resource.setrlimit(limit, (most, most))
+    except (ValueError, OSError):
+        pass
+from grpc_tools import protoc
+include = importlib.resources.files("grpc_tools") / "_proto"
+sys.exit(protoc.main(["protoc", *sys.argv[1:], f"-I{include}"]))
+"""
+
+# Files that Confluent's registries have without a reference.
+_CONFLUENT = {
+    "confluent/meta.proto": """
+        syntax = "proto3";
+        package confluent;
+        import "google/protobuf/descriptor.proto";
+        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
+        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
+        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
+        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
+        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
+        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
+    """,
+    "confluent/type/decimal.proto": """
+        syntax = "proto3";
+        package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
+    """,
+}
+
+
+@dataclass(frozen=True)
+class ProtobufSchema:
+    """
+    The messages of a schema's file.
+
+    Attributes
+    ----------
+    messages : dict of tuple of int to google.protobuf.descriptor.Descriptor
+        By path: the number of a message in its file, of one nested in it there, and so on. Prefixes
+        of values have these numbers.
+    """
+
+    messages: Mapping[tuple[int, ...], Descriptor]
+
+    def path_of(self, full_name: str) -> tuple[int, ...] | None:
+        """Return the path of a message; None if the file does not have it."""
+        for path, message in self.messages.items():
+            if message.full_name == full_name:
+                return path
+        return None
+
+
+def compile_protobuf(text: str, references: Mapping[str, str]) -> ProtobufSchema:
+    """
+    Return the messages of a schema.
+
+    Parameters
+    ----------
+    text : str
+        A .proto file, or a FileDescriptorProto in base64.
+    references : mapping of str to str
+        What it may import, by the names that it uses: other schemas. Files of
+        ``google/protobuf`` need no reference, nor those of ``confluent`` and, if
+        googleapis-common-protos is installed, of ``google/type``.
+
+    Raises
+    ------
+    ValueSchemaError
+        If it is invalid, imports something else, or is too large.
+    ImportError
+        If grpcio-tools is not installed.
+    """
+    texts = {**references, _MAIN: text}
+    if len(texts) > _MAX_FILES or sum(map(len, texts.values())) > _MAX_TEXT:
+        raise ValueSchemaError("a schema and its references have more than 1 MiB or 1024 files")
+    for name in references:
+        if not _IMPORT_NAME.fullmatch(name) or name == _MAIN or len(name) > 200:
+            raise ValueSchemaError(f"a reference has the name {name[:200]!r}, which is no path")
+    files, sources = {}, {}
+    for name, one in texts.items():
+        encoded = _from_base64(one)
+        if encoded is None:
+            sources[name] = one
+        else:
+            encoded.name = name
+            files[name] = encoded
+    if sources:
+        compiled = _compiled(_with_builtins(sources), files)
+        files = {**compiled, **files}
+    return ProtobufSchema(dict(_messages(files)))
+
+
+def _from_base64(text: str) -> FileDescriptorProto | None:
+    """Return the descriptor that a text encodes; None if the text is a .proto file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        data = base64.b64decode("".join(text.split()), validate=True)
+        return FileDescriptorProto.FromString(data) if data else None
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+
+
+def _with_builtins(sources: dict[str, str]) -> dict[str, str]:
+    """Return the sources, and files that they import and that need no reference."""
+    sources, missing = dict(sources), list(sources)
+    while missing:
+        for name in _IMPORTS.findall(sources[missing.pop()]):
+            text = None if name in sources else _builtin(name)
+            if text is not None:
+                sources[name] = text
+                missing.append(name)
+    return sources
+
+
+def _builtin(name: str) -> str | None:
+    folder, _, file = name.rpartition("/")
+    if folder == "google/type" and re.fullmatch(r"\w+\.proto", file):
+        spec = importlib.util.find_spec("google.type")
+        for place in (spec and spec.submodule_search_locations) or ():
+            path = Path(place) / file
+            return path.read_text("utf-8") if path.is_file() else None
+    return _CONFLUENT.get(name)
+
+
+def _compiled(
+    sources: Mapping[str, str], files: Mapping[str, FileDescriptorProto]
+) -> dict[str, FileDescriptorProto]:
+    """Return descriptors of sources, and of what they import of google/protobuf."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    if importlib.util.find_spec("grpc_tools") is None:
+        raise ImportError("Protobuf needs grpcio-tools: pip install 'kafkascan[protobuf]'")
+    with tempfile.TemporaryDirectory(prefix="kafkascan-") as temporary:
+        folder, out, given = Path(temporary) / "in", Path(temporary) / "out", []
+        for name, text in sources.items():
+            path = folder / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, "utf-8")
+            except (OSError, UnicodeEncodeError) as error:
+                raise ValueSchemaError(f"{name}: {error}") from None
+        if files:
+            path = Path(temporary) / "given"
+            path.write_bytes(FileDescriptorSet(file=files.values()).SerializeToString())
+            given = [f"--descriptor_set_in={path}"]
+        command = [
+            sys.executable, "-I", "-c", _COMPILER, f"-I{folder}", *given, "--include_imports",
+            f"--descriptor_set_out={out}", *sources,
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, cwd=temporary, capture_output=True, timeout=_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise ValueSchemaError("protoc did not end in time") from None
+        if done.returncode != 0 or not out.is_file():
+            raise ValueSchemaError(_reason(done.stderr))
+        if out.stat().st_size > _MAX_OUTPUT:
+            raise ValueSchemaError("the descriptors have more than 16 MiB")
+        return {one.name: one for one in FileDescriptorSet.FromString(out.read_bytes()).file}
+
+
+def _reason(stderr: bytes) -> str:
+    lines = stderr.decode("utf-8", "replace").replace(f"{_MAIN}:", "line ").splitlines()
+    errors = [line for line in lines if "warning:" not in line]
+    return "; ".join(errors)[:_MAX_REASON] or "protoc failed"
+
+
+def _messages(
+    files: Mapping[str, FileDescriptorProto],
+) -> Iterator[tuple[tuple[int, ...], Descriptor]]:
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    added: dict[str, bool] = {}  # whether it is complete: otherwise, its imports are being added
+    waiting = [_MAIN]
+    while waiting:
+        name = waiting[-1]
+        one = files.get(name) or well_known(name)
+        missing = [other for other in one.dependency if not added.get(other)]
+        if added.get(name) is False and missing:
+            raise ValueSchemaError(f"{name} imports itself")
+        if missing:
+            added[name] = False
+            waiting += missing
+            continue
+        waiting.pop()
+        if not added.get(name):
+            try:
+                pool.AddSerializedFile(one.SerializeToString())
+            except TypeError as error:
+                raise ValueSchemaError(str(error)[:_MAX_REASON]) from None
+            added[name] = True
+    main = pool.FindFileByName(_MAIN)
+    found: list[tuple[tuple[int, ...], Descriptor]]
+    found = [((at,), one) for at, one in enumerate(main.message_types_by_name.values())]
+    for path, message in found:  # grows while it is walked
+        if not message.GetOptions().map_entry:
+            yield path, message
+        found += [((*path, at), one) for at, one in enumerate(message.nested_types)]
+
+
+def well_known(name: str) -> FileDescriptorProto:
+    """Return a file of protobuf's own."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    known = re.fullmatch(r"google/protobuf/(\w+)\.proto", name)
+    try:
+        if known is None:
+            raise ImportError
+        module = importlib.import_module(f"google.protobuf.{known[1]}_pb2")
+    except ImportError:
+        raise ValueSchemaError(
+            f"the schema imports {name!r}, which it has no reference to"
+        ) from None
+    return FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)

@@ -1,0 +1,211 @@
+"""Values of random Protobuf messages are read as protobuf reads them; damaged ones, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf.message import DecodeError
+from hypothesis import given, strategies as st
+
+from kafkascan.format.errors import STATUS
+from kafkascan.schemas.decoding import decode_values
+from kafkascan.schemas.protobuf_program import ProtobufProgram
+from tests.support.random_protobuf import RandomProtobuf, message_classes
+
+_VALUES, _NANOS = 8, 10**9
+# What protobuf's Python runtime accepts: times are numbers there, texts of proto2 may be bytes, and
+# a field may have the number 0, which other runtimes reject.
+_STRICTER = {STATUS[name] for name in ("TIME_OUT_OF_RANGE", "BAD_VALUE_TEXT", "BAD_VALUE_TAG")}
+_TIMES = ("google.protobuf.Timestamp", "google.protobuf.Duration")
+_DYNAMIC = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
+
+
+@dataclass
+class Raw:
+    """A message that a column has as its bytes."""
+
+    message: Any
+
+    def __eq__(self, data: object) -> bool:
+        found = type(self.message).FromString(data)
+        one, other = (part.SerializeToString(deterministic=True) for part in (found, self.message))
+        return bool(one == other)
+
+
+def decoded(
+    program: ProtobufProgram, values: Sequence[bytes]
+) -> tuple[list[Any], np.ndarray[Any, Any]]:
+    """Return what kafkascan decodes, and the statuses."""
+    sizes = np.array([len(one) for one in values], np.int32)
+    # Each value ends where its memory ends, so that a sanitizer finds what reads beyond it.
+    memory = [np.frombuffer(bytearray(one or b"\0"), np.uint8) for one in values]
+    address = np.array([one.ctypes.data for one in memory], np.uintp)
+    arrays, status = decode_values(
+        program, address, sizes, np.full(len(values), program.PLAIN, np.int32),
+        np.empty(0, np.uint8), lambda position: AssertionError(position),
+    )  # fmt: skip
+    rows = []
+    for array in arrays:
+        array.validate(full=True)
+        rows += plain(array)
+    return rows, status
+
+
+def plain(array: pa.Array) -> list[Any]:
+    """Return Python objects: maps are dicts, times are nanoseconds."""
+    if pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type):
+        return array.cast(pa.int64()).to_pylist()
+    if pa.types.is_struct(array.type):
+        children = [plain(array.field(at)) for at in range(array.type.num_fields)]
+        names = [field.name for field in array.type]
+        rows = [dict(zip(names, one, strict=True)) for one in zip(*children, strict=True)]
+        rows = rows if children else [{} for _ in range(len(array))]
+    elif pa.types.is_map(array.type):
+        keys, items = plain(array.keys), plain(array.items)
+        rows = [
+            dict(pair for pair in zip(keys[a:b], items[a:b], strict=True)) for a, b in _ends(array)
+        ]
+        assert [len(one) for one in rows] == [b - a for a, b in _ends(array)]
+    elif pa.types.is_list(array.type):
+        items = plain(array.values)
+        rows = [items[a:b] for a, b in _ends(array)]
+    else:
+        return array.to_pylist()
+    valid = array.is_valid().to_pylist()
+    return [row if is_valid else None for row, is_valid in zip(rows, valid, strict=True)]
+
+
+def _ends(array: pa.Array) -> list[tuple[int, int]]:
+    return list(pairwise(array.offsets.to_pylist()))
+
+
+def row_of(message: Any, inside: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return what a struct should have of a message."""
+    inside = (*inside, message.DESCRIPTOR.full_name)
+    row: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.is_repeated:
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                item = field.message_type.fields_by_name["value"]
+                row[field.name] = {key: value_of(item, value[key], inside) for key in value}
+            else:
+                row[field.name] = [value_of(field, one, inside) for one in value]
+        elif field.has_presence and not message.HasField(field.name):
+            row[field.name] = None
+        else:
+            row[field.name] = value_of(field, value, inside)
+    return row
+
+
+def value_of(field: Any, value: Any, inside: tuple[str, ...]) -> Any:
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return str(value) if known is None else known.name
+    if field.message_type is None:
+        return value
+    name = field.message_type.full_name
+    if name in _TIMES:
+        return value.seconds * _NANOS + value.nanos
+    if name.startswith("google.protobuf.") and name.endswith("Value") and name not in _DYNAMIC:
+        return value.value
+    if name in _DYNAMIC or name in inside:
+        return Raw(value)
+    return row_of(value, inside)
+
+
+def equal(expected: Any, found: Any) -> bool:
+    if isinstance(expected, dict):
+        return expected.keys() == found.keys() and all(
+            equal(expected[key], found[key]) for key in expected
+        )
+    if isinstance(expected, list):
+        return len(expected) == len(found) and all(map(equal, expected, found))
+    if isinstance(expected, float) and math.isnan(expected):
+        return math.isnan(found)
+    return bool(expected == found)
+
+
+def check(seed: int) -> None:
+    """Compare values of random messages, read by their own and by another version of the file."""
+    source = RandomProtobuf(seed)
+    writer = message_classes(source.file())[0]
+    reader = writer
+    if source.random.random() < 0.5:
+        other = RandomProtobuf(seed + 1)
+        other.syntax = source.syntax
+        reader = message_classes(other.file())[0]
+    program = ProtobufProgram(reader.DESCRIPTOR)
+    values = [source.bytes_of(writer) for _ in range(_VALUES)]
+    found, status = decoded(program, values)
+    for data, row, reason in zip(values, found, status, strict=True):
+        compare(reader, data, row, reason, seed)
+
+
+def compare(reader: Any, data: bytes, row: Any, reason: int, seed: int) -> None:
+    try:
+        message = reader.FromString(data)
+        expected = row_of(message)
+    except (DecodeError, UnicodeDecodeError):
+        assert reason or has_raw(reader.DESCRIPTOR), (seed, data, row)
+        return
+    if reason in _STRICTER:
+        return
+    assert not reason, (seed, data, reason, expected)
+    try:
+        assert equal(expected, row), (seed, data, expected, row)
+    except DecodeError:
+        raise AssertionError((seed, data, expected, row)) from None
+
+
+def has_raw(message: Any, inside: tuple[str, ...] = ()) -> bool:
+    name = message.full_name
+    if name in inside or name in _DYNAMIC:
+        return True
+    below = [field.message_type for field in message.fields if field.message_type is not None]
+    return any(has_raw(one, (*inside, name)) for one in below)
+
+
+@given(st.integers(0, 2**32))
+def test_values_of_random_messages_are_those_of_protobuf(seed: int) -> None:
+    check(seed)
+
+
+def check_damaged(seed: int) -> None:
+    source = RandomProtobuf(seed)
+    reader = message_classes(source.file())[0]
+    program = ProtobufProgram(reader.DESCRIPTOR)
+    values = [damaged(source, source.bytes_of(reader)) for _ in range(30)]
+    found, status = decoded(program, values)
+    for data, row, reason in zip(values, found, status, strict=True):
+        compare(reader, data, row, reason, seed)
+
+
+def damaged(source: RandomProtobuf, data: bytes) -> bytes:
+    pick = source.random
+    changed = bytearray(data)
+    for _ in range(pick.choice([1, 1, 2, 5])):
+        at = pick.randrange(len(changed) + 1)
+        change = pick.randrange(4)
+        if change == 0:
+            changed[at : at + 1] = bytes([pick.choice([0, 1, 2, 0x7F, 0x80, 0xFF])])
+        elif change == 1:
+            changed[at:at] = pick.choice(
+                [b"\xff" * 9 + b"\1", b"\x80" * 10, b"\0", b"\x0b", b"\x0c"]
+            )
+        elif change == 2:
+            del changed[at:]
+        elif at < len(changed):
+            changed[at] ^= 1 << pick.randrange(8)
+    return bytes(changed)
+
+
+@given(st.integers(0, 2**32))
+def test_damaged_values_are_errors_or_what_protobuf_reads(seed: int) -> None:
+    check_damaged(seed)
