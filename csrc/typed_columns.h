@@ -85,10 +85,27 @@ static inline uint8_t *ks_put_item(ks_typed *typed, ks_column *column, int64_t s
     return out;
 }
 
+/* Copies words that overlap, where a call of memcpy takes longer than the copy. */
+static inline void ks_copy_short(uint8_t *out, const uint8_t *p, int64_t size) {
+    if (size > 2 * KS_WORD) {
+        memcpy(out, p, (size_t)size);
+    } else if (size >= KS_WORD) {
+        memcpy(out, p, KS_WORD);
+        memcpy(out + size - KS_WORD, p + size - KS_WORD, KS_WORD);
+    } else if (size >= KS_WORD / 2) {
+        memcpy(out, p, KS_WORD / 2);
+        memcpy(out + size - KS_WORD / 2, p + size - KS_WORD / 2, KS_WORD / 2);
+    } else if (size > 0) {
+        out[0] = p[0];
+        out[size / 2] = p[size / 2];
+        out[size - 1] = p[size - 1];
+    }
+}
+
 static inline int ks_put_bytes(ks_typed *typed, ks_column *column, const uint8_t *p, int64_t size) {
     uint8_t *out = ks_put_item(typed, column, size);
     if (out == NULL) return 0;
-    if (size > 0) memcpy(out, p, (size_t)size);
+    ks_copy_short(out, p, size);
     return 1;
 }
 
@@ -136,14 +153,8 @@ static void ks_cut_column(ks_typed *typed, ks_column *column, int64_t entries) {
     }
 }
 
-static inline int ks_is_utf8(const uint8_t *p, int64_t size) {
+static __attribute__((noinline, unused)) int ks_is_long_utf8(const uint8_t *p, int64_t size) {
     const uint8_t *limit = p + size;
-    uint64_t word, high = 0;
-    for (; limit - p >= KS_WORD; p += KS_WORD) {
-        memcpy(&word, p, sizeof word);
-        high |= word;
-        if (high & 0x8080808080808080u) break;
-    }
     int is_valid = 1;
     while (p < limit && is_valid) {
         if (*p < 0x80) {
@@ -153,6 +164,27 @@ static inline int ks_is_utf8(const uint8_t *p, int64_t size) {
         }
     }
     return is_valid;
+}
+
+/* Most texts are ASCII. Words at both ends of a text overlap. */
+static inline int ks_is_utf8(const uint8_t *p, int64_t size) {
+    uint64_t high = 0, word;
+    if (size >= KS_WORD) {
+        for (int64_t i = 0; i < size - KS_WORD; i += KS_WORD) {
+            memcpy(&word, p + i, sizeof word);
+            high |= word;
+        }
+        memcpy(&word, p + size - KS_WORD, sizeof word);
+        high |= word;
+    } else if (size >= KS_WORD / 2) {
+        uint32_t first, last;
+        memcpy(&first, p, sizeof first);
+        memcpy(&last, p + size - KS_WORD / 2, sizeof last);
+        high = first | last;
+    } else if (size > 0) {
+        high = p[0] | p[size / 2] | p[size - 1];
+    }
+    return (high & 0x8080808080808080u) == 0 || ks_is_long_utf8(p, size);
 }
 
 #endif /* KAFKASCAN_TYPED_COLUMNS_H */
