@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _FIRST_VALUES = 1 << 10
 _BYTES_PER_THREAD = 1 << 19
 
-ProgramArrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]"
-"""Steps, their parts, and constants."""
+ProgramArrays: TypeAlias = "tuple[NDArray[np.generic], ...]"
+"""What a compiled loop is given as its program."""
 Values: TypeAlias = (
     "tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]"
 )
@@ -40,8 +40,8 @@ class Program(Protocol):
     def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:
         """The compiled loop."""
 
-    def as_arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """Return what the loop is given as its program."""
+    def as_arrays(self) -> ProgramArrays:
+        """Return what the loop is given."""
 
 
 def decode_values(

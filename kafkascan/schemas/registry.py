@@ -369,7 +369,9 @@ class Registry:
         is_own = schema.context != "" and qualified in self._versions
         return qualified if is_own else reference.subject
 
-    def reader(self, subject: str, version: int | None = None) -> ReaderSchema:
+    def reader(
+        self, subject: str, version: int | None = None, *, message: str = ""
+    ) -> ReaderSchema:
         """
         Return one schema, to read keys or values into its columns.
 
@@ -378,6 +380,8 @@ class Registry:
         subject : str
         version : int, optional
             By default the newest one that is not deleted.
+        message : str, default ""
+            Full name of a Protobuf message, of a schema with several.
 
         Raises
         ------
@@ -395,7 +399,7 @@ class Registry:
             hint = suggestion(subject, self.subjects) if version is None else ""
             which = "version" if version is None else f"version {version}"
             raise SchemaError(f"there is no {which} of the subject {subject!r}{hint}")
-        return ReaderSchema(self, schema)
+        return ReaderSchema(self, schema, message)
 
     def decoder(self, place: ItemPlace) -> ValueDecoder:
         """Return the decoder of the keys or values of a topic, for `read_records`."""

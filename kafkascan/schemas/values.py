@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +14,27 @@ from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
-from kafkascan.schemas.avro_program import AvroProgram
-from kafkascan.schemas.avro_schema import AvroType, parse_avro
+from kafkascan.schemas.avro_schema import parse_avro
 from kafkascan.schemas.framing import FramedRecords, FrameReader, Framing
-from kafkascan.schemas.program_runs import Program, decode_values
+from kafkascan.schemas.program_runs import decode_values
+from kafkascan.schemas.readers import (
+    AVRO,
+    PROTOBUF,
+    AvroReader,
+    MessagePath,
+    ProtobufReader,
+    Reader,
+    compiled_protobuf,
+    message_path,
+)
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkascan.schemas.protobuf_schema import ProtobufSchema
 
 NO_READER = "NO_READER_SCHEMA"
 """Symbol of a problem: no subject says what the columns are; they follow the records' schemas."""
@@ -33,6 +44,8 @@ UNDECODED = "UNDECODED_VALUES"
 """Symbol of a problem: more values that could not be decoded, which are not listed."""
 
 _MAX_PROBLEMS = 1_000
+# Records that are looked at for their messages, and bytes of their prefixes.
+_FIRST_RECORDS, _LONGEST_PATH = 100, 256
 _MAX_UNPACKED = 1 << 28
 _UNFRAMED = {
     Framing.NO_PREFIX: "it has no prefix with the id of a schema",
@@ -40,44 +53,6 @@ _UNFRAMED = {
     Framing.AMBIGUOUS: "its prefix is that of two schemas",
     Framing.BAD_HEADER: "its header names no schema in a known form",
 }
-
-
-class Reader(Protocol):
-    """The columns of one schema, and the programs that fill them."""
-
-    @property
-    def program(self) -> Program:
-        """The program that fills the columns."""
-
-    def first_step(self, writer: RegisteredSchema) -> int:
-        """Return the first step for values that were written with a schema."""
-
-
-class AvroReader:
-    """
-    Reads values of Avro schemas into the columns of one of them.
-
-    Parameters
-    ----------
-    registry : Registry
-    schemas : sequence of RegisteredSchema
-        The schema of the columns; of several, the columns are those of their union.
-    """
-
-    def __init__(self, registry: Registry, schemas: Sequence[RegisteredSchema]) -> None:
-        self._registry = registry
-        types = [self._parsed(one) for one in schemas]
-        self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
-
-    def _parsed(self, schema: RegisteredSchema) -> AvroType:
-        if schema.schema_type != "AVRO":
-            raise ValueSchemaError(f"a schema of type {schema.schema_type} is no Avro schema")
-        referenced = self._registry.referenced(schema)
-        return parse_avro(schema.text, {name: one.text for name, one in referenced.items()})
-
-    def first_step(self, writer: RegisteredSchema) -> int:
-        """See `Reader`."""
-        return self.program.add(self._parsed(writer))
 
 
 @dataclass(frozen=True)
@@ -89,14 +64,18 @@ class ReaderSchema:
     ----------
     registry : Registry
     schema : RegisteredSchema
+    message : str, default ""
+        Full name of a Protobuf message. By default the only one of the schema, or the one of the
+        records that are read first.
     """
 
     registry: Registry
     schema: RegisteredSchema
+    message: str = ""
 
     def decoder(self, place: ItemPlace) -> ValueDecoder:
         """Return the decoder of the keys or values of a topic."""
-        return ValueDecoder(self.registry, place, self.schema)
+        return ValueDecoder(self.registry, place, self.schema, self.message)
 
 
 class ValueDecoder:
@@ -110,16 +89,27 @@ class ValueDecoder:
     schema : RegisteredSchema, optional
         Of the columns. By default the newest one of the subject ``TOPIC-value``; if there is none,
         the newest schemas of the records that are decoded first.
+    message : str, default ""
+        See `ReaderSchema`.
+
+    Raises
+    ------
+    ValueSchemaError
+        If the schema cannot be read.
     """
 
     def __init__(
-        self, registry: Registry, place: ItemPlace, schema: RegisteredSchema | None = None
+        self,
+        registry: Registry,
+        place: ItemPlace,
+        schema: RegisteredSchema | None = None,
+        message: str = "",
     ) -> None:
         self._registry, self._place = registry, place
         self._frames = FrameReader(registry)
-        schema = schema or registry.newest(f"{place.topic}-{place.name}")
-        self._reader: Reader | None = None if schema is None else AvroReader(registry, [schema])
-        self._first_steps: dict[int, int | ValueSchemaError] = {}
+        self._schema = schema or registry.newest(f"{place.topic}-{place.name}")
+        self._reader = None if self._schema is None else self._reader_of(self._schema, message)
+        self._first_steps: dict[tuple[int, bool], int | ValueSchemaError] = {}
         self._problems_left = _MAX_PROBLEMS
 
     @property
@@ -133,19 +123,17 @@ class ValueDecoder:
         present = [int(one) for one in np.unique(framed.schema) if one >= 0]
         problems: list[Problem] = []
         if self._reader is None and present:
-            self._reader = self._chosen_reader(framed.schemas, present, problems)
+            self._reader = self._chosen_reader(table, framed, present, problems)
         if self._reader is None:
             failed = self._failed(framed, np.zeros(len(table), np.uint8))
             problems += self._undecoded(table, framed, failed, failed.view(np.uint8))
             nulls = require_pyarrow().nulls(len(table))
             return TypedItems(require_pyarrow().chunked_array([nulls]), failed, problems)
-        steps = np.full(len(framed.schemas) + 1, -1, np.int32)
-        for row in present:
-            steps[row] = self._first_step(self._reader, row, framed.schemas[row])
+        first_step = self._first_steps_of(self._reader, framed, present)
         address, size, kept = self._payloads(table, framed)
         buffers = table.buffers
         arrays, status = decode_values(
-            self._reader.program, address, size, steps[framed.schema], buffers.source_bytes,
+            self._reader.program, address, size, first_step, buffers.source_bytes,
             buffers.fault_error, threads,
         )  # fmt: skip
         del kept
@@ -156,36 +144,99 @@ class ValueDecoder:
 
     # ---- the schema of the columns -------------------------------------------------------
 
+    def _reader_of(self, schema: RegisteredSchema, message: str) -> Reader | None:
+        """Return the reader of a schema; None if only records tell the message."""
+        if schema.schema_type != PROTOBUF:
+            return AvroReader(self._registry, [schema])
+        found = compiled_protobuf(self._registry, schema)
+        is_clear = message or sum(len(path) == 1 for path in found.messages) == 1
+        return ProtobufReader(self._registry, schema, message) if is_clear else None
+
     def _chosen_reader(
-        self, schemas: Sequence[RegisteredSchema], present: Sequence[int], problems: list[Problem]
+        self,
+        table: RecordTable,
+        framed: FramedRecords,
+        present: Sequence[int],
+        problems: list[Problem],
     ) -> Reader | None:
-        """Return the reader; of an unknown subject, one of the schemas that records have."""
+        """Return the reader of what the records have: their schemas, or their message."""
+        if self._schema is not None:
+            return self._reader_of_message(self._schema, table, framed, problems)
         newest: dict[str, RegisteredSchema] = {}
-        for schema in sorted((schemas[row] for row in present), key=lambda one: one.id):
+        for schema in sorted((framed.schemas[row] for row in present), key=lambda one: one.id):
             newest[_name_of(schema)] = schema
-        chosen = [one for one in newest.values() if one.schema_type == "AVRO"]
-        if not chosen:
-            return None
+        last = list(newest.values())[-1]
+        chosen = [one for one in newest.values() if one.schema_type == last.schema_type == AVRO]
+        chosen = chosen or [last]
         ids = ", ".join(str(one.id) for one in chosen)
         subject = f"{self._place.topic or 'TOPIC'}-{self._place.name}"
-        problems.append(
-            self._problem(
-                NO_READER,
-                f"the registry has no subject {subject}: the columns are those of the schemas"
-                f" with id {ids}, which records have",
-                Severity.NOTE,
-                is_missing=False,
-            )
-        )
+        text = f"the registry has no subject {subject}: the columns are those of the schemas with"
+        problems.append(self._note(f"{text} id {ids}, which records have"))
+        if last.schema_type == PROTOBUF:
+            return self._reader_of_message(last, table, framed, problems)
         return AvroReader(self._registry, chosen)
 
-    def _first_step(self, reader: Reader, row: int, schema: RegisteredSchema) -> int:
-        if row not in self._first_steps:
+    def _reader_of_message(
+        self,
+        schema: RegisteredSchema,
+        table: RecordTable,
+        framed: FramedRecords,
+        problems: list[Problem],
+    ) -> Reader | None:
+        """Return the reader of the message of the first record, of a schema with several."""
+        names = dict.fromkeys(self._messages(table, framed))
+        known = compiled_protobuf(self._registry, schema)
+        found = [name for name in names if known.path_of(name) is not None]
+        if not found:
+            return None
+        if len(found) > 1:
+            text = f"records have the messages {', '.join(found)}: the columns are those of"
+            problems.append(self._note(f"{text} {found[0]}"))
+        return ProtobufReader(self._registry, schema, found[0])
+
+    def _messages(self, table: RecordTable, framed: FramedRecords) -> Iterator[str]:
+        """Yield the names of the messages of the first records."""
+        is_protobuf = np.array(
+            [one.schema_type == PROTOBUF for one in framed.schemas] + [False], np.bool_
+        )
+        rows = np.flatnonzero(is_protobuf[framed.schema])[:_FIRST_RECORDS]
+        begins = table[rows].begins(self._place.name, _LONGEST_PATH)
+        compiled: dict[int, ProtobufSchema] = {}
+        for row, begin in zip(rows.tolist(), begins, strict=True):
+            number, skip = int(framed.schema[row]), int(framed.skip[row])
+            path: MessagePath | None = message_path((begin or b"")[skip:]) if skip else (0,)
+            if number not in compiled:
+                schema = framed.schemas[number]
+                compiled[number] = compiled_protobuf(self._registry, schema)
+            message = None if path is None else compiled[number].messages.get(path)
+            if message is not None:
+                yield message.full_name
+
+    def _first_steps_of(
+        self, reader: Reader, framed: FramedRecords, present: Sequence[int]
+    ) -> NDArray[np.int32]:
+        """Return the first step of each record's value; -1 for those that are not decoded."""
+        is_header = framed.framing == Framing.HEADER
+        found = np.full(len(framed.schema), -1, np.int32)
+        for is_prefixed, rows in ((True, ~is_header), (False, is_header)):
+            if rows.any():
+                steps = np.full(len(framed.schemas) + 1, -1, np.int32)
+                for row in present:
+                    steps[row] = self._first_step(reader, row, framed.schemas[row], is_prefixed)
+                found[rows] = steps[framed.schema[rows]]
+        return found
+
+    def _first_step(
+        self, reader: Reader, row: int, schema: RegisteredSchema, is_prefixed: bool
+    ) -> int:
+        if (row, is_prefixed) not in self._first_steps:
+            step: int | ValueSchemaError
             try:
-                self._first_steps[row] = reader.first_step(schema)
+                step = reader.first_step(schema, is_prefixed=is_prefixed)
             except (ValueSchemaError, SchemaError) as error:
-                self._first_steps[row] = ValueSchemaError(str(error))
-        found = self._first_steps[row]
+                step = ValueSchemaError(str(error))
+            self._first_steps[row, is_prefixed] = step
+        found = self._first_steps[row, is_prefixed]
         return found if isinstance(found, int) else -1
 
     # ---- the bytes -----------------------------------------------------------------------
@@ -215,7 +266,7 @@ class ValueDecoder:
         """Return the records whose item is not decoded, though there is one."""
         is_null = framed.framing == Framing.NULL
         failed: NDArray[np.bool_] = (status != 0) | ((framed.schema < 0) & ~is_null)
-        for row, error in self._first_steps.items():
+        for (row, _), error in self._first_steps.items():
             if isinstance(error, ValueSchemaError):
                 failed |= framed.schema == row
         return failed
@@ -247,10 +298,14 @@ class ValueDecoder:
             framing = Framing(int(framed.framing[row]))
             return framing.name, _UNFRAMED[framing]
         name = f"schema id {framed.schemas[number].id}"
-        error = self._first_steps.get(number)
+        error = self._first_steps.get((number, framed.framing[row] != Framing.HEADER))
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
         return SYMBOLS[status], f"{name}: {SENTENCES[status]}"
+
+    def _note(self, message: str) -> Problem:
+        """Return the note that the columns are a guess."""
+        return self._problem(NO_READER, message, Severity.NOTE, is_missing=False)
 
     def _problem(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkascan.schemas.decoding import decode_values
+from kafkascan.schemas.program_runs import decode_values
 from kafkascan.schemas.protobuf_program import ProtobufProgram
 
 

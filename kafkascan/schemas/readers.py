@@ -1,0 +1,151 @@
+"""Readers: what decodes values of many schemas into the columns of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from kafkascan.format.errors import ValueSchemaError
+from kafkascan.schemas.avro_program import AvroProgram
+from kafkascan.schemas.avro_schema import AvroType, parse_avro
+from kafkascan.schemas.program_runs import Program
+from kafkascan.schemas.registry import RegisteredSchema, Registry
+
+if TYPE_CHECKING:
+    from kafkascan.schemas.protobuf_program import ProtobufProgram
+    from kafkascan.schemas.protobuf_schema import ProtobufSchema
+
+AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+
+MessagePath = tuple[int, ...]
+"""Where a message is in its file: its number, that of one nested in it, and so on."""
+
+
+class Reader(Protocol):
+    """The columns of one schema, and the programs that fill them."""
+
+    @property
+    def program(self) -> Program:
+        """The program that fills the columns."""
+
+    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+        """
+        Return the first step for values that were written with a schema.
+
+        Parameters
+        ----------
+        writer : RegisteredSchema
+        is_prefixed : bool
+            Whether the values have a prefix; otherwise a record header names their schema.
+
+        Raises
+        ------
+        ValueSchemaError
+            If the schema cannot be read, or has nothing in common with the columns.
+        """
+
+
+class AvroReader:
+    """
+    Reads values of Avro schemas into the columns of one of them.
+
+    Parameters
+    ----------
+    registry : Registry
+    schemas : sequence of RegisteredSchema
+        The schema of the columns; of several, the columns are those of their union.
+    """
+
+    def __init__(self, registry: Registry, schemas: Sequence[RegisteredSchema]) -> None:
+        self._registry = registry
+        types = [self._parsed(one) for one in schemas]
+        self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
+
+    def _parsed(self, schema: RegisteredSchema) -> AvroType:
+        _require_type(schema, AVRO)
+        return parse_avro(schema.text, texts_of(self._registry, schema))
+
+    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+        """See `Reader`."""
+        return self.program.add(self._parsed(writer))
+
+
+class ProtobufReader:
+    """
+    Reads values of one Protobuf message into its columns.
+
+    Parameters
+    ----------
+    registry : Registry
+    schema : RegisteredSchema
+        The schema of the columns.
+    message : str
+        Full name of the message; empty for the only one of the schema.
+
+    Raises
+    ------
+    ValueSchemaError
+        If the schema does not have the message, or has several and none is named.
+    """
+
+    def __init__(self, registry: Registry, schema: RegisteredSchema, message: str = "") -> None:
+        from kafkascan.schemas.protobuf_program import ProtobufProgram
+
+        self._registry = registry
+        found = compiled_protobuf(registry, schema)
+        paths = [path for path in found.messages if len(path) == 1]
+        path = found.path_of(message) if message else paths[0] if len(paths) == 1 else None
+        if path is None:
+            names = ", ".join(one.full_name for one in found.messages.values())
+            what = f"no message {message!r}" if message else "several messages"
+            raise ValueSchemaError(f"schema id {schema.id} has {what}, but {names}")
+        self._name = found.messages[path].full_name
+        self.program: ProtobufProgram = ProtobufProgram(found.messages[path])
+
+    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+        """See `Reader`."""
+        path = compiled_protobuf(self._registry, writer).path_of(self._name)
+        if path is None:
+            raise ValueSchemaError(f"it has no message {self._name}")
+        return self.program.after_prefix(path) if is_prefixed else self.program.PLAIN
+
+
+def compiled_protobuf(registry: Registry, schema: RegisteredSchema) -> ProtobufSchema:
+    """Return the messages of a Protobuf schema."""
+    from kafkascan.schemas.protobuf_schema import compile_protobuf
+
+    _require_type(schema, PROTOBUF)
+    return compile_protobuf(schema.text, texts_of(registry, schema))
+
+
+def texts_of(registry: Registry, schema: RegisteredSchema) -> dict[str, str]:
+    """Return the texts of the schemas that one refers to, by name."""
+    return {name: one.text for name, one in registry.referenced(schema).items()}
+
+
+def _require_type(schema: RegisteredSchema, schema_type: str) -> None:
+    if schema.schema_type != schema_type:
+        raise ValueSchemaError(
+            f"a schema of type {schema.schema_type} is not read into columns of {schema_type}"
+        )
+
+
+def message_path(data: bytes) -> MessagePath | None:
+    """
+    Return the message indexes before a Protobuf value, as Confluent's serializers write them.
+
+    Returns
+    -------
+    tuple of int or None
+        ``(0,)`` for the single zero that stands for it; None if there are none.
+    """
+    numbers, number, shift = list[int](), 0, 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append((number >> 1) ^ -(number & 1))
+            number = shift = 0
+            if len(numbers) > numbers[0]:
+                return tuple(numbers[1:]) or (0,)
+    return None
