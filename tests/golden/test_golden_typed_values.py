@@ -9,13 +9,17 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import kafkascan as ks
+from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas import Registry, open_registry
 from tests.property.schemas.test_avro import equal, names_of
+from tests.property.schemas.test_protobuf import equal as same_message, row_of
 from tests.support.paths import GOLDEN
-from tests.support.typed_topics import ADDRESS, ORDERS, registry_client
+from tests.support.protobuf_values import plain
+from tests.support.typed_topics import ADDRESS, ORDERS, PAYMENTS, payment_class, registry_client
 
 DATA = GOLDEN / "kafka-4.4.0-typed" / "data"
 
@@ -84,3 +88,33 @@ def test_avro(registry: Registry, version: int) -> None:
 
 def _status() -> Any:
     return next(one["type"] for one in ORDERS[1]["fields"] if one["name"] == "status")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_protobuf(registry: Registry, version: int) -> None:
+    """The values of both versions are read into the columns of each."""
+    reader = registry.reader("payments-value", version, message="shop.Payment")
+    records = ks.read_records(DATA / "payments-0", value=reader)
+    message = payment_class(version - 1)
+    deserializer = ProtobufDeserializer(message, {"use.deprecated.format": False})
+    context = SerializationContext("payments", MessageField.VALUE)
+    rows = [row for chunk in records.typed["value"].chunks for row in plain(chunk)]
+    values = framed_values(registry, "payments")
+    for value, row in zip(values, rows, strict=True):
+        expected = deserializer(value, context)
+        assert row is None if expected is None else same_message(row_of(expected), row), value
+    assert [one is None for one in rows] == [False] * 24 + [True]
+    assert not len(records.problems)
+    if version == len(PAYMENTS):  # the newest one, and the message that the records have
+        by_topic = ks.read_records(DATA / "payments-0", value=registry)
+        assert by_topic.typed["value"].equals(records.typed["value"])
+        assert not len(by_topic.problems)
+
+
+def test_a_message_that_a_schema_does_not_have(registry: Registry) -> None:
+    reader = registry.reader("payments-value", message="shop.Nothing")
+    with pytest.raises(ValueSchemaError, match=r"no message 'shop.Nothing', but .*shop\.Payment"):
+        ks.read_records(DATA / "payments-0", value=reader)
+    other = registry.reader("payments-value", message="shop.Other")
+    problems = ks.read_records(DATA / "payments-0", value=other).problems
+    assert {one.symbol for one in problems} == {"UNRESOLVED_VALUE"}
