@@ -153,6 +153,8 @@ class Options:
     key_schema, value_schema : str or None
         ``SUBJECT`` or ``SUBJECT:VERSION``: the schema of the column. Without `value_schema`, it is
         the newest one of the subject ``TOPIC-value``, if a single topic is selected.
+    value_message : str
+        Full name of the Protobuf message of values, of a schema with several.
     """
 
     paths: tuple[str, ...] = _option((), parse_paths, is_content=False)
@@ -198,6 +200,7 @@ class Options:
     registry: Registry | None = _option(None, parse_registry)
     key_schema: str | None = _option(None, parse_text)
     value_schema: str | None = _option(None, parse_text)
+    value_message: str = _option("", parse_text)
     max_offsets_per_trigger: int | None = _option(None, parse_number(1), is_content=False)
     max_bytes_per_trigger: int | None = _option(None, parse_size, is_content=False)
     fail_on_data_loss: bool = _option(True, parse_flag, is_content=False)
@@ -268,7 +271,9 @@ class Options:
             value = f"{self.topics[0]}-value"
         given = {"key": self.key_schema, "value": value}
         return {
-            name: reader_of(self.registry, name, subject)
+            name: reader_of(
+                self.registry, name, subject, self.value_message if name == "value" else ""
+            )
             for name, subject in given.items()
             if subject is not None
         }

@@ -22,7 +22,7 @@ def parse_registry(value: Any) -> Registry:
     return value if isinstance(value, Registry) else open_registry(str(value))
 
 
-def reader_of(registry: Registry, name: str, given: str) -> ReaderSchema:
+def reader_of(registry: Registry, name: str, given: str, message: str = "") -> ReaderSchema:
     """
     Return the schema whose columns keys or values are read into.
 
@@ -32,6 +32,8 @@ def reader_of(registry: Registry, name: str, given: str) -> ReaderSchema:
     name : {"key", "value"}
     given : str
         ``SUBJECT`` or ``SUBJECT:VERSION``.
+    message : str, default ""
+        Of a Protobuf schema; see `Registry.reader`.
 
     Raises
     ------
@@ -42,8 +44,8 @@ def reader_of(registry: Registry, name: str, given: str) -> ReaderSchema:
     is_numbered = subject in registry.subjects and version.isdecimal()
     try:
         if is_numbered:
-            return registry.reader(subject, int(version))
-        return registry.reader(given)
+            return registry.reader(subject, int(version), message=message)
+        return registry.reader(given, message=message)
     except SchemaError as error:
         raise ValueError(f"option {name}Schema={given!r}: {error}") from None
 
@@ -52,6 +54,11 @@ def typed_field(field: Field, reader: ReaderSchema) -> Field:
     """Return a column with the types of a schema, as Spark has them."""
     place = ItemPlace(field.name, reader.registry.place)
     kind = reader.decoder(place).arrow_type
+    if kind is None:
+        raise ValueError(
+            f"schema id {reader.schema.id} has several messages: name one with"
+            f" {field.name}Message=NAME"
+        )
     return Field(field.name, "typed", field.meaning, arrow=spark_kind(kind))
 
 
