@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas import open_registry
+from kafkascan.schemas import Registry, SubjectVersion, open_registry
+from kafkascan.spark.jobs.output_folders import LocalFolder
+from kafkascan.spark.jobs.planned_outputs import plan_exports
+from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.typed_fields import spark_declaration, spark_kind
-from tests.spark.logs import GOLDEN, rows
+from kafkascan.spark.planning.read_plan import plan_read
+from tests.spark.logs import GOLDEN, rows, write_planned
 from tests.spark.test_source import both
 
 if TYPE_CHECKING:
@@ -105,3 +111,31 @@ def test_a_registry_of_files(tmp_path: Path) -> None:
     options: dict[str, Any] = {**ORDERS, "mode": "PERMISSIVE", "path": str(DATA / "orders-0")}
     by_id = [row["value"] for row in rows(**{**options, "registry": str(folder)})]
     assert by_id == [row["value"] for row in rows(**options)]
+
+
+def test_an_export_has_typed_columns(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path / "out"))
+    options = {"path": str(DATA / "orders-0"), "mode": "PERMISSIVE", "valueSchema": "orders-value"}
+    (output,) = write_planned(folder, registry=str(DATA), **options)
+    table = pq.read_table(tmp_path / "out" / output, columns=["value"])
+    assert table.schema.field("value").type.field("price").type == pa.decimal128(12, 2)
+    assert table["value"].null_count == 2
+    # Other schemas are other outputs.
+    registry = open_registry(DATA)
+    assert digest_of(registry, **options) == digest_of(open_registry(DATA), **options)
+    assert digest_of(registry, **options) != digest_of(with_a_space(registry), **options)
+
+
+def digest_of(registry: Registry, **options: str) -> str:
+    parsed = Options.parse({**options, "registry": registry})
+    (task,) = plan_exports(plan_read(parsed), parsed, "zstd")
+    return task.outputs[0].digest
+
+
+def with_a_space(registry: Registry) -> Registry:
+    """Return a registry in which the texts of schemas have a space more."""
+    versions: dict[str, dict[int, SubjectVersion]] = {}
+    for one in registry:
+        schema = replace(one.schema, text=f"{one.schema.text} ")
+        versions.setdefault(one.subject, {})[one.version] = replace(one, schema=schema)
+    return Registry("other", versions)

@@ -18,6 +18,7 @@ from typing import Any
 
 import kafkascan
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import declared_type
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, cut_range
 
@@ -179,7 +180,11 @@ class _Digests:
             if field.metadata["is_content"]
         }
         settings["where"] = None if options.where is None else options.where.text
-        schema = [(one.name, one.type, one.nullable) for one in options.schema()]
+        settings["registry"] = [
+            (one.context, one.id, one.guid, one.text)
+            for one in (() if options.registry is None else options.registry.schemas)
+        ]
+        schema = [(one.name, declared_type(one), one.nullable) for one in options.schema()]
         self._settings = [kafkascan.__version__, codec, settings, schema]
         self._logs: dict[str, str] = {}
 
