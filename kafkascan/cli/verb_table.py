@@ -52,7 +52,7 @@ Ask
   remote-segments (state_commands): List the segments in remote storage (tiered storage).
     remote-segments /var/lib/kafka
     remote-segments /var/lib/kafka --output remote.parquet
-  schemas (schema_commands): List, show and export the schemas of a schema registry's topic.
+  schemas (schema_commands): List and export the schemas of a schema registry's topic.
     schemas /var/lib/kafka
     schemas usage /var/lib/kafka --topic orders
   sql (sql_commands): Query records, batches and other tables with SQL (DuckDB).

@@ -45,7 +45,7 @@ class _ListsByDefault(click.Group):
 
 @click.group(cls=_ListsByDefault)
 def schemas() -> None:
-    """List, show and export the schemas of a schema registry's topic.
+    """List and export the schemas of a schema registry's topic.
 
     `schemas PATH` is `schemas list PATH`. PATH is a broker's data directory, a partition directory
     of the topic or a tar archive of them; a folder of schema files, as `schemas export` writes it;
