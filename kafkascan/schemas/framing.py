@@ -132,8 +132,9 @@ class FrameReader:
         self._direct = self._ids.as_direct_table()
         # Otherwise the first half of an id of 8 bytes is none of 4 bytes that exists.
         self._may_be_ambiguous = any(one == 0 or one >> 32 for one, _ in rows)
+        row_of = {one: row for row, one in enumerate(self.schemas)}
         self._guids = _Sorted.of_guids(
-            [(one.guid, row) for row, one in enumerate(self.schemas) if one.guid is not None]
+            [(guid, row_of[one]) for guid, one in registry.guids.items()]
         )
 
     def read(self, table: RecordTable, part: Part = "value") -> FramedRecords:

@@ -252,8 +252,8 @@ class Registry:
             schema = one.schema
             if schema.id != NO_ID:
                 schema = self._ids.setdefault((schema.context, schema.id), schema)
-            if schema.guid is not None:
-                self._guids.setdefault(schema.guid, schema)
+            if one.schema.guid is not None:  # only later records may have it
+                self._guids.setdefault(one.schema.guid, schema)
             self._users[schema].append(one)
 
     def __iter__(self) -> Iterator[SubjectVersion]:
@@ -274,6 +274,11 @@ class Registry:
     def schemas(self) -> list[RegisteredSchema]:
         """The distinct schemas."""
         return list(self._users)
+
+    @property
+    def guids(self) -> dict[str, RegisteredSchema]:
+        """The schemas by GUID."""
+        return dict(self._guids)
 
     @property
     def is_complete(self) -> bool:
@@ -522,8 +527,9 @@ class RegistryBuilder:
             )
             self.add_problem(DUPLICATE_SCHEMA_ID, text, Severity.WARNING, rows_missing=False)
             return
-        if known is not None and known.references == schema.references:
-            one = replace(one, schema=known)  # one copy of a text
+        if known is not None:  # one copy of a text
+            shared = replace(schema, text=known.text)
+            one = replace(one, schema=known if shared == known else shared)
         if schema.id != NO_ID:
             self._uses[key] += 1
             self._schemas.setdefault(key, schema)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkascan.schemas import Registry, open_registry
+from kafkascan import build_batches, read_records
+from kafkascan.schemas import FrameReader, Registry, open_registry
 from kafkascan.schemas.registry import SchemaError, SchemaReference, context_of
 from tests.support.internal_topics import KeyValue, TopicLog
 from tests.support.schema_topics import (
@@ -113,6 +114,26 @@ def test_a_guid_is_the_md5_of_a_text_without_references_and_rules(topic: TopicLo
     contract = found.versions("c")[0].contract
     assert contract is not None
     assert json.loads(contract) == {"metadata": {"properties": {"owner": "x"}}}
+
+
+def test_a_guid_that_only_a_later_record_has(topic: TopicLog) -> None:
+    guid = "0a0b0c0d-0000-4000-8000-000000000001"
+    references = [{"name": "a", "subject": "a", "version": 1}]
+    found = replayed(
+        topic,
+        schema("a", 1, 1, '"int"'),
+        schema("b", 1, 2, PROTO, references=references),
+        schema("c", 1, 2, PROTO, references=references, guid=guid),
+        schema("d", 1, 2, PROTO, guid=guid),
+    )
+    assert found.schema_of_guid(guid) == found.schema(2)
+    assert len(found.schemas) == 2
+    row = FrameReader(found).read(
+        read_records(build_batches(value=[b""], headers=[[("__value_schema_id", b"\1"
+                                   + bytes.fromhex(guid.replace("-", "")))]]))
+    ).schema[0]  # fmt: skip
+    assert found.schemas[row] == found.schema(2)
+    assert [len(one.schema.references) for one in found][1:] == [1, 1, 0]
 
 
 def test_deletions(topic: TopicLog) -> None:
