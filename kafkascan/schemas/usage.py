@@ -119,8 +119,8 @@ def _is_internal(topic: str) -> bool:
 class _Group:
     """The records of one schema and form."""
 
+    first_offset: int
     records: int = 0
-    first_offset: int = -1
     last_offset: int = -1
     first_timestamp: int = _NO_TIME
     last_timestamp: int = -1
@@ -153,17 +153,26 @@ class _LogUsage:
     def _add(self, table: RecordTable) -> None:
         framed = self._reader.read(table, self._part)
         codes = (framed.schema.astype(np.int64) + 1) * _FORMS + framed.framing
-        offsets, producers = table["offset"], table["producer_id"]
-        times = table["timestamp"]
+        columns = [codes, *(table[name] for name in ("offset", "timestamp", "producer_id"))]
         if int(codes.min()) < int(codes.max()):
             # 16 bits are sorted in linear time.
             is_small = int(codes.max()) < 1 << 16
             order = np.argsort(codes.astype(np.uint16) if is_small else codes, kind="stable")
-            codes, offsets, producers, times = (
-                one[order] for one in (codes, offsets, producers, times)
-            )
+            columns = [one[order] for one in columns]
+        codes, offsets, times, producers = columns
         is_first = _changes(codes)
-        starts = np.flatnonzero(is_first)
+        self._add_groups(codes, offsets, times, np.flatnonzero(is_first))
+        runs = np.flatnonzero(is_first | _changes(producers))
+        self._add_producers(codes[runs], producers[runs])
+
+    def _add_groups(
+        self,
+        codes: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        times: NDArray[np.int64],
+        starts: NDArray[np.int64],
+    ) -> None:
+        """Add the counts and ranges of records that are sorted by code, and then by offset."""
         ends = np.append(starts[1:], len(codes))
         known = np.where(times < 0, _NO_TIME, times)
         columns = (
@@ -173,28 +182,28 @@ class _LogUsage:
         for code, count, first, last, earliest, latest in zip(
             *(one.tolist() for one in columns), strict=True
         ):
-            group = self._groups.setdefault(code, _Group())
+            group = self._groups.setdefault(code, _Group(first_offset=first))
             group.records += count
-            group.first_offset = first if group.first_offset < 0 else group.first_offset
             group.last_offset = last
             group.first_timestamp = min(group.first_timestamp, earliest)
             group.last_timestamp = max(group.last_timestamp, latest)
-        runs = np.flatnonzero(is_first | _changes(producers))
-        pairs = np.unique(np.stack([codes[runs], producers[runs]], axis=1), axis=0)
+
+    def _add_producers(self, codes: NDArray[np.int64], producers: NDArray[np.int64]) -> None:
+        pairs = np.unique(np.stack([codes, producers], axis=1), axis=0)
         bounds = np.flatnonzero(_changes(pairs[:, 0]))
         for rows in np.split(pairs, bounds[1:]):
             self._groups[int(rows[0, 0])].add_producers(rows[:, 1].tolist())
 
     def rows(self, registry: Registry) -> Iterator[dict[str, Any]]:
-        """Yield a row per group: by subject and version, those without a schema last."""
-        log = self._log.partition
+        """Return a row per group: by subject and version, those without a schema last."""
         found = []
         for code, group in self._groups.items():
             row, form = divmod(code, _FORMS)
             schema = self._reader.schemas[row - 1] if row else None
-            one = None if schema is None else _version_of(registry, schema, log.topic, self._part)
-            found.append((one is None, (one.subject, one.version) if one else ("", 0), form,
-                          one, group))  # fmt: skip
+            topic = self._log.partition.topic
+            one = None if schema is None else _version_of(registry, schema, topic, self._part)
+            order = (one is None, (one.subject, one.version) if one else ("", 0), form)
+            found.append((order, self._row(one, FRAMING_NAMES[form], group)))
             if not group.has_all_producers:
                 text = f"more than {MOST_PRODUCERS:,} producers wrote with one schema"
                 self.problems.append(
@@ -202,23 +211,25 @@ class _LogUsage:
                         self._log, TOO_MANY_PRODUCERS, text, Severity.NOTE, rows_missing=False
                     )
                 )
-        for _, _, form, one, group in sorted(found, key=lambda row: row[:3]):
-            yield {
-                "topic": log.topic,
-                "partition": log.partition,
-                "subject": one and one.subject,
-                "version": one and one.version,
-                "id": None if one is None or one.schema.id == NO_ID else one.schema.id,
-                "schema_type": one and one.schema.schema_type,
-                "framing": FRAMING_NAMES[form],
-                "records": group.records,
-                "first_offset": group.first_offset,
-                "last_offset": group.last_offset,
-                "first_timestamp": -1 if group.first_timestamp == _NO_TIME else
-                group.first_timestamp,
-                "last_timestamp": group.last_timestamp,
-                "producer_ids": sorted(group.producer_ids),
-            }  # fmt: skip
+        return (row for _, row in sorted(found, key=lambda one: one[0]))
+
+    def _row(self, one: SubjectVersion | None, framing: str, group: _Group) -> dict[str, Any]:
+        has_time = group.first_timestamp != _NO_TIME
+        return {
+            "topic": self._log.partition.topic,
+            "partition": self._log.partition.partition,
+            "subject": one and one.subject,
+            "version": one and one.version,
+            "id": None if one is None or one.schema.id == NO_ID else one.schema.id,
+            "schema_type": one and one.schema.schema_type,
+            "framing": framing,
+            "records": group.records,
+            "first_offset": group.first_offset,
+            "last_offset": group.last_offset,
+            "first_timestamp": group.first_timestamp if has_time else -1,
+            "last_timestamp": group.last_timestamp,
+            "producer_ids": sorted(group.producer_ids),
+        }
 
 
 def _version_of(
