@@ -99,10 +99,12 @@ def import_requests(registry: Registry) -> Iterator[dict[str, object]]:
             yield _request("DELETE", "subjects", one.subject, None, f"/versions/{one.version}")
     for subject, level in registry.compatibility.items():
         yield _request("PUT", "config", subject or "", {"compatibility": level})
-    modes = dict.fromkeys(places, "READWRITE")
-    modes |= {subject or "": mode for subject, mode in registry.modes.items()}
-    for subject, mode in modes.items():
-        yield _request("PUT", "mode", subject, {"mode": mode})
+    modes: dict[str | None, str] = {None: "READWRITE"}
+    for subject, mode in (modes | registry.modes).items():
+        yield _request("PUT", "mode", subject or "", {"mode": mode})
+    for place in places[1:]:
+        if place not in registry.modes:
+            yield _request("DELETE", "mode", place, None)
 
 
 def _request(

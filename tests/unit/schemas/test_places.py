@@ -198,7 +198,7 @@ def test_requests_restore_the_content(registry: Registry) -> None:
         assert row.get("deleted", False) == known[key].is_deleted
     assert topic.settings == {
         ("config", ""): "FULL", ("config", "money"): "NONE",
-        ("mode", ""): "READWRITE", ("mode", ":.x:"): "READWRITE", ("mode", "money"): "READONLY",
+        ("mode", ""): "READWRITE", ("mode", "money"): "READONLY",
     }  # fmt: skip
 
 
@@ -224,6 +224,9 @@ class FakeRegistry:
     def change(self, method: str, path: str, body: Any) -> None:
         parts = f"{path[1:]}/".split("/")
         what, subject, *rest = [unquote(one, errors="surrogatepass") for one in parts]
+        if what != "subjects" and method == "DELETE":
+            del self.settings[what, subject]
+            return
         if what != "subjects":
             (self.settings[what, subject],) = body.values()
             return
