@@ -39,6 +39,7 @@ _LARGEST_INT64 = 2**63 - 1
 _MAX_PROBLEMS = 1_000
 _GUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTRACT = ("metadata", "ruleSet")
+_LEVELS_ABOVE = 64
 _DEFAULT_CONTEXTS = ("", ".")
 
 REGISTRY_SCHEMA = Schema(
@@ -173,8 +174,7 @@ def version_of(
     """
     subject, text = _text(value, "subject"), _text(value, "schema")
     references = tuple(_references(value.get("references") or []))
-    parts = {name: value[name] for name in _CONTRACT if value.get(name)}
-    contract = json.dumps(parts) if parts else None
+    contract = _contract_of(value)
     stored = _GUID.fullmatch(str(value.get("guid")).lower())
     # Of a copy of a registry, for which a GUID is enough.
     least = NO_ID if stored and offset is None else 0
@@ -189,6 +189,19 @@ def version_of(
     version = _number(value, "version", 1, _LARGEST_INT32)
     is_deleted = value.get("deleted") is True
     return SubjectVersion(subject, version, schema, is_deleted, offset, timestamp, contract)
+
+
+def _contract_of(value: Mapping[str, object]) -> str | None:
+    """Return the JSON text of metadata and rules; an export can nest it deeper."""
+    parts: object = {name: value[name] for name in _CONTRACT if value.get(name)}
+    if not parts:
+        return None
+    for _ in range(_LEVELS_ABOVE):
+        parts = [parts]
+    try:
+        return json.dumps(parts, allow_nan=False)[_LEVELS_ABOVE:-_LEVELS_ABOVE]
+    except (ValueError, RecursionError):
+        raise SchemaError("metadata and rules are no JSON, or are nested too deep") from None
 
 
 def _references(found: object) -> Iterator[SchemaReference]:

@@ -16,6 +16,7 @@ from tests.oracle.scenarios.registry import RECORDS
 from tests.support.examples import seeds
 from tests.support.internal_topics import KeyValue, TopicLog
 from tests.support.paths import GOLDEN
+from tests.support.schema_topics import schema
 
 _BITS = (
     b"null", b"true", b"-1", b"0", b"9" * 30, b"1e400", b"NaN", b'""', b"[]", b"{}", b"[{}]",
@@ -83,3 +84,23 @@ def test_damaged_logs(tmp_path: Path, seed: int) -> None:
         # An offset is not covered by the checksum.
         undated = [[replace(one, offset=None) for one in both] for both in (found, intact)]
         assert undated[0] == undated[1]
+
+
+@pytest.mark.parametrize("depth", [*range(20, 1_000, 20), *range(900, 1_000, 3)])
+def test_nested_rules(tmp_path: Path, depth: int) -> None:
+    """What is read can also be exported, and read again."""
+    key, value = schema("a", 1, 1, '"int"', ruleSet={"x": "@"})
+    assert value is not None
+    value = value.replace(b'"@"', b"[" * depth + b"]" * depth)
+    found = open_registry(TopicLog(tmp_path / "_schemas-0").add((key, value)).write())
+    assert len(found) + len(found.problems) == 1
+    export_schemas(found, tmp_path / "out")
+    assert [*open_registry(tmp_path / "out")] == [replace(one, offset=None, timestamp=None)
+                                                  for one in found]  # fmt: skip
+
+
+def test_rules_that_are_no_json(tmp_path: Path) -> None:
+    record = (b'{"keytype":"SCHEMA","subject":"a","version":1}',
+              b'{"id":1,"schema":"1","ruleSet":{"x":NaN}}')  # fmt: skip
+    found = open_registry(TopicLog(tmp_path / "_schemas-0").add(record).write())
+    assert [one.symbol for one in found.problems] == ["BAD_SCHEMA"]
