@@ -42,6 +42,7 @@ MODULES: dict[str, list[str]] = {
     "screening": [],
     "search": [],
     "text_lines": [],
+    "typed_text": [],
     "typed_values": [],
     "unpacking": [],
 }
@@ -77,6 +78,7 @@ C_HEADERS = [
     "csrc/result_blocks.h",
     "csrc/small_blocks.h",
     "csrc/typed_columns.h",
+    "csrc/typed_text.h",
     "csrc/varint.h",
     "csrc/write_batch.h",
 ]

@@ -17,6 +17,7 @@ enum {
     KS_JAVA_JSON,   /* the same, malformed sequences replaced */
     KS_CSV,         /* UTF-8, quotes doubled */
     KS_JSON_IN_CSV, /* UTF-8 as of `json.dumps(ensure_ascii=False)`, quotes doubled */
+    KS_JSON_UTF8,   /* the same, quotes as in JSON */
     KS_TEXT_STYLES
 };
 
@@ -169,6 +170,9 @@ static inline void ks_copy_quoted(const uint8_t **in, const uint8_t *limit, uint
             break;
         case KS_CSV:
             ks_copy_in_style(in, limit, out, room, KS_CSV);
+            break;
+        case KS_JSON_UTF8:
+            ks_copy_in_style(in, limit, out, room, KS_JSON_UTF8);
             break;
         default:
             ks_copy_in_style(in, limit, out, room, KS_JSON_IN_CSV);

@@ -27,7 +27,6 @@ from kafkascan._core.text_lines import (
     LineForm,
 )
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.format.texts import json_text
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.text_columns import (
@@ -247,11 +246,6 @@ def _template_column(letter: str, column: Any) -> TextColumn:
 
 def _header_text(key: bytes, value: bytes | None) -> bytes:
     return key + b"=" + (b"NULL" if value is None else value)
-
-
-def json_items(values: list[Any]) -> PrintedItems:
-    """Return values as JSON texts, as a template prints them; a null is none."""
-    return _raw_items([None if one is None else json_text(one).encode() for one in values])
 
 
 def _raw_items(items: Sequence[bytes | None]) -> PrintedItems:

@@ -43,8 +43,19 @@ def located(items: Sequence[bytes | None]) -> tuple[NDArray[np.uintp], NDArray[n
     return starts + np.uintp(address), sizes, joined
 
 
+class PrintedColumn:
+    """A column that knows how a line prints it."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def part(self, literal: bytes, dialect: int) -> Part:
+        """Return what a line prints of the column behind a literal."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class PrintedItems:
+class PrintedItems(PrintedColumn):
     """
     A column of bytes.
 
@@ -117,7 +128,7 @@ class PrintedHeaders:
         return HEADERS, literal, self.addresses, self.counts, self.rooms, self.kind, self.owner
 
 
-class Repeated(Sequence[Any]):
+class Repeated(PrintedColumn, Sequence[Any]):
     """
     A column of few values.
 
@@ -158,7 +169,7 @@ class Repeated(Sequence[Any]):
         return MIXED, literal, kinds[self._rows], addresses[self._rows], sizes[self._rows], owner
 
 
-TextColumn: TypeAlias = "Column | PrintedItems | PrintedHeaders"
+TextColumn: TypeAlias = "Column | PrintedColumn | PrintedHeaders"
 """A column that is printed: values, or bytes in memory."""
 
 
@@ -166,7 +177,7 @@ def part_of(column: TextColumn, literal: bytes, dialect: int) -> Part:
     """Return what a line prints of a column behind a literal."""
     if isinstance(column, PrintedHeaders):
         return column.part(literal)
-    if isinstance(column, (PrintedItems, Repeated)):
+    if isinstance(column, PrintedColumn):
         return column.part(literal, dialect)
     if isinstance(column, np.ndarray) and np.can_cast(column.dtype, np.int64):
         if column.dtype == bool:

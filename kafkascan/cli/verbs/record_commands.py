@@ -24,7 +24,6 @@ from kafkascan.cli.record_cells import (
     decode_messages,
     header_column,
     item_column,
-    json_items,
     shown_headers,
     shown_items,
 )
@@ -53,8 +52,8 @@ from kafkascan.logs.reading import Isolation
 from kafkascan.records.read_options import Control
 from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
 from kafkascan.records.typed_items import ColumnDecoders
-from kafkascan.schemas.plain_values import plain_values
 from kafkascan.schemas.registry import SchemaError
+from kafkascan.schemas.value_texts import PrintedValues
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -371,9 +370,7 @@ def _to_columns(
         if name in one.labels:
             columns[name] = Repeated.once(one.labels[name], len(table))
         elif name in table.typed:
-            columns[name] = plain_values(table.typed[name])
-            if isinstance(writer, TemplateWriter):
-                columns[name] = json_items(columns[name])
+            columns[name] = PrintedValues(table.typed[name])
         elif name in ("key", "value"):
             columns[name] = items(table, name, formats[name])
         elif name == "headers" and isinstance(writer, TemplateWriter):

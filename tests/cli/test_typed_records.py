@@ -1,0 +1,70 @@
+"""`kafkascan records --value-as auto`: values by the schemas of a registry, in each format."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+
+from kafkascan.write import build_batches
+from tests.support.command_line import run
+
+_AVRO = {
+    "type": "record", "name": "Order",
+    "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three records; the last one is damaged."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    values = [b"\x02\x00", b"\x04\x02\x06\xc3\xbc\x22", b"\x06\x08"]
+    log = build_batches(offset=0, value=[struct.pack(">bi", 0, 7) + one for one in values])
+    (folder / "00000000000000000000.log").write_bytes(log)
+    return folder
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Path:
+    path = tmp_path / "registry.json"
+    row = {"subject": "orders-value", "version": 1, "id": 7, "schema": json.dumps(_AVRO)}
+    path.write_text(json.dumps([row]))
+    return path
+
+
+def _run(log: Path, registry: Path, *options: str) -> str:
+    found = run("records", log, "--value-as", "auto", "--registry", registry, *options)
+    assert found.returncode == 1
+    assert "the value of offset 2 is not decoded" in found.stderr
+    return found.stdout
+
+
+def test_json_lines(log: Path, registry: Path) -> None:
+    lines = _run(log, registry, "--format", "jsonl", "--columns", "value").splitlines()
+    assert lines == [
+        '{"value": {"id": 1, "note": null}}',
+        '{"value": {"id": 2, "note": "\\u00fc\\""}}',
+        '{"value": null}',
+    ]
+
+
+def test_csv(log: Path, registry: Path) -> None:
+    lines = _run(log, registry, "--format", "csv", "--columns", "offset,value").splitlines()
+    assert lines == [
+        "offset,value",
+        '0,"{""id"": 1, ""note"": null}"',
+        '1,"{""id"": 2, ""note"": ""ü\\""""}"',
+        "2,",
+    ]
+
+
+def test_a_table_and_templates(log: Path, registry: Path) -> None:
+    assert '{"id": 1, "note": null}' in _run(log, registry)
+    assert _run(log, registry, "-f", "%o %S %s\\n").splitlines()[::2] == [
+        '0 23 {"id": 1, "note": null}',
+        "2 -1 ",
+    ]
