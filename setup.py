@@ -68,6 +68,7 @@ C_HEADERS = [
     "csrc/damaged_ranges.h",
     "csrc/fault_guard.h",
     "csrc/java_text.h",
+    "csrc/json_values.h",
     "csrc/kafka_layout.h",
     "csrc/kafka_status.h",
     "csrc/large_pages.h",

@@ -81,7 +81,9 @@
     X(TOO_MANY_ITEMS, 128, "lists have more items than the size of the value explains") \
     X(VALUE_TOO_DEEP, 129, "values are nested too deeply") \
     X(BAD_VALUE_TAG, 130, "a field has no valid number or wire type, or a group ends wrongly") \
-    X(TIME_OUT_OF_RANGE, 131, "a time does not fit 64 bits of nanoseconds, or is not normalized")
+    X(TIME_OUT_OF_RANGE, 131, "a time does not fit 64 bits of nanoseconds, or is not normalized") \
+    X(BAD_JSON, 136, "a text is not JSON") \
+    X(BAD_VALUE_TYPE, 137, "a value has another type than the schema gives its column")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

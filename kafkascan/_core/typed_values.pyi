@@ -7,6 +7,7 @@ STRUCTS: int
 AVRO_OPS: dict[str, int]
 PROTOBUF_OPS: dict[str, int]
 PROTOBUF_KINDS: dict[str, int]
+JSON_OPS: dict[str, int]
 
 class TypedColumns:
     count: int
@@ -20,6 +21,19 @@ def decode_into(
     steps: Any,
     parts: Any,
     constants: Any,
+    address: Any,
+    size: Any,
+    first_step: Any,
+    status: Any,
+    first: int,
+    stop: int,
+    source: Any,
+) -> tuple[int, int, int, int, int]: ...
+def decode_json_into(
+    columns: TypedColumns,
+    steps: Any,
+    parts: Any,
+    names: Any,
     address: Any,
     size: Any,
     first_step: Any,

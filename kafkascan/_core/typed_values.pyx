@@ -94,6 +94,30 @@ cdef extern from "protobuf.h" nogil:
     )
 
 
+cdef extern from "json_values.h" nogil:
+    ctypedef void *locale_t
+
+    ctypedef struct ks_json_step:
+        int32_t op
+
+    ctypedef struct ks_json:
+        ks_typed typed
+        const ks_json_step *steps
+        const int32_t *parts
+        const uint8_t *constants
+        locale_t c_locale
+
+    const int KS_JSON_OP_COUNT
+    const char *const *ks_json_op_names
+
+    locale_t newlocale(int mask, const char *name, locale_t base)
+    const int LC_ALL_MASK
+
+    const uint8_t *ks_json_run(
+        ks_json *json, const ks_json_step *step, const uint8_t *p, const uint8_t *limit
+    )
+
+
 cdef extern from "kafka_status.h" nogil:
     const int KS_VALUE_BYTES_LEFT
 
@@ -109,6 +133,9 @@ VALUES, ITEMS, LISTS, STRUCTS = KS_VALUES, KS_ITEMS, KS_LISTS, KS_STRUCTS
 AVRO_OPS = {ks_avro_op_names[i].decode(): i for i in range(KS_AVRO_OP_COUNT)}
 PROTOBUF_OPS = {ks_pb_op_names[i].decode(): i for i in range(KS_PB_OP_COUNT)}
 PROTOBUF_KINDS = {ks_pb_kind_names[i].decode(): i for i in range(KS_PB_KIND_COUNT)}
+JSON_OPS = {ks_json_op_names[i].decode(): i for i in range(KS_JSON_OP_COUNT)}
+
+cdef locale_t c_locale = newlocale(LC_ALL_MASK, b"C", <locale_t>NULL)
 
 
 cdef class TypedColumns:
@@ -222,6 +249,13 @@ cdef const uint8_t *run_avro(
 ) noexcept nogil:
     cdef ks_avro *avro = <ks_avro *>machine
     return ks_avro_run(avro, avro.steps + first, p, limit)
+
+
+cdef const uint8_t *run_json(
+    void *machine, int64_t first, const uint8_t *p, const uint8_t *limit
+) noexcept nogil:
+    cdef ks_json *json = <ks_json *>machine
+    return ks_json_run(json, json.steps + first, p, limit)
 
 
 cdef const uint8_t *run_protobuf(
@@ -348,6 +382,48 @@ def decode_into(
     avro.steps = <const ks_avro_step *>&steps[0] if job.first_count else NULL
     avro.parts = &parts[0] if parts.shape[0] else NULL
     avro.constants = &constants[0] if constants.shape[0] else NULL
+    return decode(&job, columns, address, size, first_step, status, first, stop, source)
+
+
+def decode_json_into(
+    TypedColumns columns not None,
+    const uint8_t[::1] steps not None,
+    const int32_t[::1] parts not None,
+    const uint8_t[::1] names not None,
+    const uintptr_t[::1] address not None,
+    const int32_t[::1] size not None,
+    const int32_t[::1] first_step not None,
+    uint8_t[::1] status not None,
+    int64_t first,
+    int64_t stop,
+    const uint8_t[::1] source,
+):
+    """
+    Append values in JSON to columns, until a column is full.
+
+    Parameters
+    ----------
+    columns : TypedColumns
+    steps, parts, names : arrays
+        A program of kafkascan.schemas.json_program, which is not checked.
+    address, size, first_step, status, first, stop, source
+        As for `decode_into`.
+
+    Returns
+    -------
+    tuple
+        As from `decode_into`.
+    """
+    cdef ks_json json
+    cdef Decoding job
+    if steps.shape[0] % sizeof(ks_json_step):
+        raise ValueError("steps have another size")
+    job.run, job.machine, job.typed = run_json, &json, &json.typed
+    job.first_count = steps.shape[0] // sizeof(ks_json_step)
+    json.steps = <const ks_json_step *>&steps[0] if job.first_count else NULL
+    json.parts = &parts[0] if parts.shape[0] else NULL
+    json.constants = &names[0] if names.shape[0] else NULL
+    json.c_locale = c_locale
     return decode(&job, columns, address, size, first_step, status, first, stop, source)
 
 

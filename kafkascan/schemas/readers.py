@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.avro_program import AvroProgram
 from kafkascan.schemas.avro_schema import AvroType, parse_avro
+from kafkascan.schemas.json_program import JsonProgram
+from kafkascan.schemas.json_schema import parse_json_schema
 from kafkascan.schemas.program_runs import Program
 from kafkascan.schemas.registry import RegisteredSchema, Registry
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from kafkascan.schemas.protobuf_program import ProtobufProgram
     from kafkascan.schemas.protobuf_schema import ProtobufSchema
 
-AVRO, PROTOBUF = "AVRO", "PROTOBUF"
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 MessagePath = tuple[int, ...]
 """Where a message is in its file: its number, that of one nested in it, and so on."""
@@ -108,6 +110,29 @@ class ProtobufReader:
         if path is None:
             raise ValueSchemaError(f"it has no message {self._name}")
         return self.program.after_prefix(path) if is_prefixed else self.program.PLAIN
+
+
+class JsonReader:
+    """
+    Reads values of JSON Schemas into the columns of one of them.
+
+    Values say themselves what members they have, so their own schema does not matter.
+
+    Parameters
+    ----------
+    registry : Registry
+    schema : RegisteredSchema
+        The schema of the columns.
+    """
+
+    def __init__(self, registry: Registry, schema: RegisteredSchema) -> None:
+        _require_type(schema, JSON)
+        self.program = JsonProgram(parse_json_schema(schema.text, texts_of(registry, schema)))
+
+    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+        """See `Reader`."""
+        _require_type(writer, JSON)
+        return self.program.first_step
 
 
 def compiled_protobuf(registry: Registry, schema: RegisteredSchema) -> ProtobufSchema:

@@ -19,8 +19,10 @@ from kafkascan.schemas.framing import FramedRecords, FrameReader, Framing
 from kafkascan.schemas.program_runs import decode_values
 from kafkascan.schemas.readers import (
     AVRO,
+    JSON,
     PROTOBUF,
     AvroReader,
+    JsonReader,
     MessagePath,
     ProtobufReader,
     Reader,
@@ -146,6 +148,8 @@ class ValueDecoder:
 
     def _reader_of(self, schema: RegisteredSchema, message: str) -> Reader | None:
         """Return the reader of a schema; None if only records tell the message."""
+        if schema.schema_type == JSON:
+            return JsonReader(self._registry, schema)
         if schema.schema_type != PROTOBUF:
             return AvroReader(self._registry, [schema])
         found = compiled_protobuf(self._registry, schema)
@@ -174,6 +178,8 @@ class ValueDecoder:
         problems.append(self._note(f"{text} id {ids}, which records have"))
         if last.schema_type == PROTOBUF:
             return self._reader_of_message(last, table, framed, problems)
+        if last.schema_type == JSON:
+            return JsonReader(self._registry, last)
         return AvroReader(self._registry, chosen)
 
     def _reader_of_message(
@@ -321,8 +327,18 @@ class ValueDecoder:
         )  # fmt: skip
 
 
+def _reader_of(registry: Registry, schemas: Sequence[RegisteredSchema]) -> Reader:
+    """Return the reader of schemas of one type."""
+    kind = schemas[0].schema_type
+    if kind not in _READERS:
+        raise ValueSchemaError(f"values of type {kind} are not decoded")
+    return _READERS[kind](registry, schemas)
+
+
 def _name_of(schema: RegisteredSchema) -> str:
-    """Return the name of the type of an Avro schema; that of the schema itself otherwise."""
+    """Return the name of the type of an Avro schema, which others do not have."""
+    if schema.schema_type == "JSON":
+        return ""
     try:
         return parse_avro(schema.text).name or str(schema.id)
     except ValueSchemaError:

@@ -19,8 +19,8 @@ from hypothesis import given, strategies as st
 
 from kafkascan.schemas.avro_program import AvroProgram
 from kafkascan.schemas.avro_schema import parse_avro
-from kafkascan.schemas.program_runs import decode_values
 from tests.support.random_avro import RandomAvro
+from tests.support.typed_values import decoded as decoded_values
 
 _VALUES = 8
 
@@ -31,17 +31,7 @@ def decoded(
     """Return what kafkascan decodes, and the statuses."""
     program = AvroProgram(parse_avro(json.dumps(reader)))
     first = program.add(parse_avro(json.dumps(writer)))
-    sizes = np.array([len(one) for one in values], np.int32)
-    data = np.frombuffer(b"".join(values) + b"\0", np.uint8)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    address = (data.ctypes.data + starts).astype(np.uintp)
-    arrays, status = decode_values(
-        program, address, sizes, np.full(len(values), first, np.int32),
-        np.empty(0, np.uint8), lambda position: AssertionError(position),
-    )  # fmt: skip
-    found = pa.concat_arrays(arrays)
-    found.validate(full=True)
-    return found, status
+    return decoded_values(program, first, values)
 
 
 def equal(expected: Any, found: Any, schema: Any, named: dict[str, Any]) -> bool:

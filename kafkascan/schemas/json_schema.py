@@ -1,0 +1,243 @@
+"""JSON Schema (drafts 4 to 2020-12): the types that a schema gives to values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+from urllib.parse import unquote, urljoin
+
+from kafkascan.format.errors import ValueSchemaError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+MAX_DEPTH = 64
+"""Levels of types, and of schemas that only lead to others; what is below has none."""
+
+MAX_NAME = 1024
+"""Bytes that the name of a member may have; an object with a longer one has no members."""
+
+_MAX_SCHEMAS = 1 << 16
+_LARGEST = 2**63
+_SCALARS = ("string", "integer", "number", "boolean")
+
+
+@dataclass(frozen=True)
+class JsonType:
+    """
+    The type of values.
+
+    Attributes
+    ----------
+    kind : str
+        ``object``, ``array``, ``map``, ``string``, ``integer``, ``number`` or ``boolean``;
+        ``text`` for values of which only the JSON text is known, ``any`` if nothing says more.
+    members : dict of str to JsonType
+        Of an object, in order.
+    item : JsonType or None
+        Of an array or map.
+    """
+
+    kind: str
+    members: Mapping[str, JsonType] | None = None
+    item: JsonType | None = None
+
+
+TEXT, ANY = JsonType("text"), JsonType("any")
+
+
+def parse_json_schema(text: str, references: Mapping[str, str] | None = None) -> JsonType:
+    """
+    Return the type of a schema's values.
+
+    Parameters
+    ----------
+    text : str
+    references : mapping of str to str, optional
+        The texts of schemas that it refers to, by their names or URIs.
+
+    Raises
+    ------
+    ValueSchemaError
+        If a text is not JSON, or leads to too many schemas.
+    """
+    documents = {name: _parsed(one) for name, one in (references or {}).items()}
+    for one in list(documents.values()):
+        if isinstance(one, dict) and isinstance(one.get("$id"), str):
+            documents.setdefault(str(one["$id"]), one)
+    root = _parsed(text)
+    return _Types(documents).of(_Place(root, root), ())
+
+
+def _parsed(text: str) -> Json:
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueSchemaError(f"the schema is not JSON: {error}") from None
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """A schema, and the document in which it is, to which references without a URI refer."""
+
+    root: Json
+    schema: Json
+
+    def of(self, schema: Json) -> _Place:
+        return _Place(self.root, schema)
+
+
+_Outer: TypeAlias = "tuple[int, ...]"  # the identities of schemas around one
+
+
+class _Types:
+    def __init__(self, documents: Mapping[str, Json]) -> None:
+        self._documents = documents
+        self._left = _MAX_SCHEMAS
+
+    def of(self, place: _Place, outer: _Outer) -> JsonType:
+        schema = place.schema
+        self._left -= 1
+        if self._left < 0:
+            raise ValueSchemaError(f"the schema leads to more than {_MAX_SCHEMAS} others")
+        if not isinstance(schema, dict):
+            return ANY
+        if id(schema) in outer or len(outer) == MAX_DEPTH:
+            return TEXT
+        outer = (*outer, id(schema))
+        parts = [self._own(place, schema, outer)]
+        if isinstance(reference := schema.get("$ref"), str):
+            parts.append(self._referred(place, reference, outer))
+        parts += [self.of(place.of(one), outer) for one in _schemas(schema.get("allOf"))]
+        for name in ("oneOf", "anyOf"):
+            branches = [self.of(place.of(one), outer)
+                        for one in _schemas(schema.get(name)) if not _is_null(one)]  # fmt: skip
+            parts.append(_one_of(branches))
+        found = ANY
+        for one in parts:
+            found = _both(found, one)
+        return found
+
+    def _own(self, place: _Place, schema: dict[str, Json], outer: _Outer) -> JsonType:
+        """Return the type that the schema itself gives, without others."""
+        kinds = _kinds(schema)
+        if kinds is None:
+            return ANY
+        if set(kinds) == {"integer", "number"}:
+            return JsonType("number")
+        if len(kinds) != 1:
+            return TEXT
+        if kinds[0] == "object":
+            return self._object(place, schema, outer)
+        if kinds[0] == "array":
+            items = schema.get("items")
+            if not isinstance(items, dict) or "prefixItems" in schema:
+                return TEXT
+            return JsonType("array", item=self.of(place.of(items), outer))
+        return JsonType(kinds[0]) if kinds[0] in _SCALARS else TEXT
+
+    def _object(self, place: _Place, schema: dict[str, Json], outer: _Outer) -> JsonType:
+        members, others = schema.get("properties"), schema.get("additionalProperties")
+        if isinstance(members, dict) and members:
+            if any(map(_is_odd, members)):
+                return TEXT
+            types = {name: self.of(place.of(one), outer) for name, one in members.items()}
+            return JsonType("object", types)
+        if isinstance(others, dict) and "patternProperties" not in schema:
+            return JsonType("map", item=self.of(place.of(others), outer))
+        return ANY
+
+    def _referred(self, place: _Place, reference: str, outer: _Outer) -> JsonType:
+        uri, _, fragment = reference.partition("#")
+        if uri:
+            base = place.root.get("$id") if isinstance(place.root, dict) else None
+            known = (uri, reference, urljoin(base if isinstance(base, str) else "", uri))
+            name = next((one for one in known if one in self._documents), None)
+            if name is None:
+                return TEXT
+            place = _Place(self._documents[name], self._documents[name])
+        target = _pointed(place.root, unquote(fragment))
+        return TEXT if target is None else self.of(place.of(target), outer)
+
+
+def _is_odd(name: str) -> bool:
+    """Return whether a compiled program cannot have the name of a member."""
+    if len(name) > MAX_NAME // 4:
+        return True
+    return any(c < " " or c in '"\\' or "\ud800" <= c <= "\udfff" for c in name)
+
+
+def _pointed(root: Json, pointer: str) -> Json:
+    """Return what a JSON pointer points to; None without it."""
+    if pointer and not pointer.startswith("/"):
+        return None
+    found = root
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, dict) and name in found:
+            found = found[name]
+        else:
+            return None
+    return found
+
+
+def _schemas(found: Json) -> list[Json]:
+    return found if isinstance(found, list) else []
+
+
+def _is_null(schema: Json) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    return schema.get("type") in ("null", ["null"]) or schema.get("enum") == [None]
+
+
+def _kinds(schema: dict[str, Json]) -> list[str] | None:
+    """Return the types that values may have, but for null; None if the schema has no type."""
+    if "const" in schema or isinstance(schema.get("enum"), list):
+        values = schema.get("enum") if "const" not in schema else [schema["const"]]
+        return list(dict.fromkeys(_kind_of(one) for one in _schemas(values) if one is not None))
+    kinds = schema.get("type")
+    if isinstance(kinds, str):
+        return [kinds]
+    if isinstance(kinds, list):
+        return [str(one) for one in kinds if one != "null"]
+    if isinstance(schema.get("properties"), dict):
+        return ["object"]
+    return ["array"] if "items" in schema or "prefixItems" in schema else None
+
+
+def _kind_of(value: Json) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer" if -_LARGEST <= value < _LARGEST else "number"
+    if isinstance(value, float):
+        return "number"
+    return "string" if isinstance(value, str) else "other"
+
+
+def _one_of(types: Sequence[JsonType]) -> JsonType:
+    """Return the type of values that have one of several types."""
+    if not types:
+        return ANY
+    if all(one == types[0] for one in types):
+        return types[0]
+    return JsonType("number") if {one.kind for one in types} == {"integer", "number"} else TEXT
+
+
+def _both(one: JsonType, other: JsonType) -> JsonType:
+    """Return the type of values that have two types at once."""
+    if one == other or other is ANY:
+        return one
+    if one is ANY:
+        return other
+    if one.kind == other.kind == "object":
+        members = dict(one.members or {})
+        for name, kind in (other.members or {}).items():
+            members[name] = _both(members[name], kind) if name in members else kind
+        return JsonType("object", members)
+    return JsonType("integer") if {one.kind, other.kind} == {"integer", "number"} else TEXT

@@ -1,0 +1,137 @@
+"""The types that a JSON Schema gives, and the values that have them."""
+
+from __future__ import annotations
+
+import json
+import locale
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafkascan.format.errors import STATUS, ValueSchemaError
+from kafkascan.schemas.json_program import JsonProgram
+from kafkascan.schemas.json_schema import TEXT, JsonType, parse_json_schema
+from tests.support.typed_values import decoded
+
+_INTEGER, _STRING = JsonType("integer"), JsonType("string")
+_A = JsonType("object", {"a": _INTEGER})
+_OBJECT_A = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [
+        ({"type": ["null", "string"], "format": "date-time"}, _STRING),
+        ({"enum": ["a", "b", None]}, _STRING),
+        ({"enum": ["a", 1]}, TEXT),
+        ({"const": 1.5}, JsonType("number")),
+        ({"properties": {"a": {"type": "integer"}}}, _A),
+        ({"type": "array", "items": {"type": "integer"}}, JsonType("array", item=_INTEGER)),
+        ({"type": "array", "items": [{"type": "integer"}]}, TEXT),
+        ({"type": "array", "prefixItems": [{}], "items": {"type": "integer"}}, TEXT),
+        ({"type": "object", "additionalProperties": _OBJECT_A}, JsonType("map", item=_A)),
+        ({"oneOf": [{"type": "null"}, _OBJECT_A]}, _A),
+        ({"anyOf": [{"type": "integer"}, {"type": "number"}]}, JsonType("number")),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, TEXT),
+        ({**_OBJECT_A, "anyOf": [{"required": ["a"]}, {"minProperties": 2}]}, _A),
+        ({"$ref": "#/definitions/a", "definitions": {"a": _OBJECT_A}}, _A),
+        ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": _OBJECT_A}}, _A),
+        ({"$ref": "#/$defs/missing"}, TEXT),
+        ({"$ref": "a.json"}, _A),
+        ({"$id": "http://example.com/x/b.json", "$ref": "a.json#/properties/a"}, _INTEGER),
+        ({"$ref": "http://example.com/other.json"}, _STRING),
+        ({"properties": {"a\\b": {}}}, TEXT),
+        (
+            {"allOf": [_OBJECT_A, {"properties": {"b": {"type": "string"}}}, {"required": ["b"]}]},
+            JsonType("object", {"a": _INTEGER, "b": _STRING}),
+        ),
+        (
+            {"properties": {"a": {"type": "integer"}, "next": {"$ref": "#"}}},
+            JsonType("object", {"a": _INTEGER, "next": TEXT}),
+        ),
+    ],
+)
+def test_types(schema: Any, kind: JsonType) -> None:
+    references = {
+        "a.json": json.dumps(_OBJECT_A),
+        "other": json.dumps({"$id": "http://example.com/other.json", "type": "string"}),
+    }
+    assert parse_json_schema(json.dumps(schema), references) == kind
+
+
+def test_schemas_that_are_too_large_or_no_json() -> None:
+    doubling = {f"d{n}": {"properties": {"x": {"$ref": f"#/$defs/d{n + 1}"},
+                                         "y": {"$ref": f"#/$defs/d{n + 1}"}}}
+                for n in range(40)}  # fmt: skip
+    for text in ("{", "[" * 100_000, json.dumps({"$ref": "#/$defs/d0", "$defs": doubling})):
+        with pytest.raises(ValueSchemaError):
+            JsonProgram(parse_json_schema(text))
+    wide = JsonType("object", {f"m{number}": _INTEGER for number in range(1 << 14)})
+    with pytest.raises(ValueSchemaError, match="columns"):
+        JsonProgram(wide)
+
+
+def _one(kind: JsonType, text: bytes) -> tuple[Any, str]:
+    program = JsonProgram(kind)
+    found, status = decoded(program, program.first_step, [text])
+    symbols = {number: symbol for symbol, number in STATUS.items()}
+    return found.to_pylist()[0], symbols[int(status[0])]
+
+
+def test_members_come_in_any_order_twice_or_not_at_all() -> None:
+    kind = JsonType("object", {"a": JsonType("array", item=_INTEGER), "ü": _STRING})
+    assert _one(kind, b'{"\\u00fc":"x","b":{"a":[{}]},"a":[1,2],"a":[3]}') == (
+        {"a": [3], "ü": "x"}, "OK",
+    )  # fmt: skip
+    assert _one(kind, b" { } ") == ({"a": None, "ü": None}, "OK")
+    assert _one(kind, b"null") == (None, "OK")
+    assert JsonProgram(kind).layout.columns[0].type == pa.struct(
+        [("a", pa.list_(pa.field("item", pa.int64()))), ("ü", pa.string())]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "symbol"),
+    [
+        (_INTEGER, b"9223372036854775808", "BAD_VALUE_NUMBER"),
+        (_INTEGER, b"1.5", "BAD_VALUE_NUMBER"),
+        (_INTEGER, b'"1"', "BAD_VALUE_TYPE"),
+        (_INTEGER, b"x", "BAD_JSON"),
+        (_INTEGER, b"1 1", "VALUE_BYTES_LEFT"),
+        (_INTEGER, b"", "BAD_JSON"),
+        (JsonType("number"), b"1e400", "BAD_VALUE_NUMBER"),
+        (JsonType("number"), b"1" * 2000, "BAD_VALUE_NUMBER"),
+        (_STRING, b'"\\ud800"', "BAD_VALUE_TEXT"),
+        (_STRING, b'"\xed\xa0\x80"', "BAD_VALUE_TEXT"),
+        (_STRING, b'"\n"', "BAD_JSON"),
+        (_A, b'{"a":1,}', "BAD_JSON"),
+        (TEXT, b"[" * 100_000, "VALUE_TOO_DEEP"),
+        (TEXT, b"\xef\xbb\xbf1", "BAD_JSON"),
+    ],
+)
+def test_values_that_do_not_fit_are_nulls_with_a_reason(
+    kind: JsonType, text: bytes, symbol: str
+) -> None:
+    assert _one(kind, text) == (None, symbol)
+
+
+def test_columns_cost_what_the_size_of_the_value_allows() -> None:
+    wide = JsonType("object", {f"m{number}": _INTEGER for number in range(10_000)})
+    kind = JsonType("array", item=wide)
+    assert _one(kind, b"[{}]")[1] == "TOO_MANY_ITEMS"
+    again = JsonType("object", {"a": wide})
+    assert _one(again, b"{" + b'"a":{},' * 100 + b'"a":{}}')[1] == "TOO_MANY_ITEMS"
+
+
+def test_numbers_do_not_depend_on_the_locale() -> None:
+    before = locale.setlocale(locale.LC_NUMERIC)
+    for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "C"):
+        try:
+            locale.setlocale(locale.LC_NUMERIC, name)
+        except locale.Error:
+            continue
+        try:
+            assert _one(JsonType("number"), b"1.2345678901234567e-30")[0] == 1.2345678901234567e-30
+        finally:
+            locale.setlocale(locale.LC_NUMERIC, before)
