@@ -41,6 +41,7 @@ from . import (
     records,
     salvage,
     sweep,
+    typed_json,
     usage,
     yardsticks,
 )
@@ -410,6 +411,14 @@ def kernels(size: int) -> None:
     show(f"kernels: {size:,} bytes in cache", medians(contenders), "GB/s", calls * size, fastest)
 
 
+def json_values() -> None:
+    """JSON values of eight fields into typed columns."""
+    given = typed_json.values()
+    seconds = medians(typed_json.contenders(given))
+    title = f"JSON values of 8 fields: {len(given):,}, {len(given[0])} bytes"
+    show(title, seconds, "ns/record", len(given), typed_json.KAFKASCAN)
+
+
 def _sizes(batch_size: int, varied: bool) -> str:
     return f"{'varying around' if varied else 'all of'} {batch_size:,} bytes"
 
@@ -435,6 +444,7 @@ def main() -> None:
         decode(codec)
     for codec in ("none", "lz4"):
         dump(codec)
+    json_values()
     given = building.Input()
     for codec in corpora.RECORD_CODECS:
         build(codec, given)
