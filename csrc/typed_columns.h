@@ -128,6 +128,7 @@ static int ks_put_null(ks_typed *typed, ks_column *column) {
     int64_t row = column->entries++;
     if (column->is_valid != NULL) column->is_valid[row] = 0;
     if (column->kind == KS_VALUES) {
+        if (column->width == 0) return 1;
         memset(column->data + row * column->width, 0, (size_t)column->width);
     } else if (column->kind != KS_STRUCTS) {
         column->ends[row + 1] = column->ends[row];

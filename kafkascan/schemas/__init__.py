@@ -17,6 +17,9 @@ if TYPE_CHECKING:
         RegistryError as RegistryError,
         open_registry as open_registry,
     )
+    from kafkascan.schemas.plain_json import (
+        json_values as json_values,
+    )
     from kafkascan.schemas.registry import (
         RegisteredSchema as RegisteredSchema,
         Registry as Registry,
@@ -41,6 +44,7 @@ else:
         names={
             "framing": ["FramedRecords", "FrameReader", "Framing", "Part"],
             "places": ["RegistryError", "open_registry"],
+            "plain_json": ["json_values"],
             "registry": [
                 "RegisteredSchema",
                 "Registry",

@@ -12,8 +12,8 @@ from kafkascan._core.typed_values import JSON_OPS
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.avro_columns import MAX_COLUMNS
 from kafkascan.schemas.avro_program import STEP_DTYPE
+from kafkascan.schemas.json_schema import SCALARS, JsonType
 from kafkascan.schemas.typed_columns import ColumnLayout, TypedColumn
-from kafkascan.schemas.json_schema import JsonType
 from kafkascan.tables.schema import require_pyarrow
 
 _SMALLEST_ITEM = 2  # bytes: a digit and a comma
@@ -60,7 +60,7 @@ class JsonProgram:
         """Return the step that fills a column, and how many columns that are."""
         parts, below, item_columns = list[int](), 0, 0
         first = self.layout.first_child[column]
-        if one.members is not None:
+        if one.members:
             found = [self._step(kind, first + number)
                      for number, kind in enumerate(one.members.values())]  # fmt: skip
             below = sum(columns for _, columns in found)
@@ -70,7 +70,7 @@ class JsonProgram:
             step, item_columns = self._step(one.item, item)
             parts, below = [step], item_columns + 2 * (one.kind == "map")
         cost = max(1, item_columns // _SMALLEST_ITEM)
-        op = JSON_OPS["TEXT" if one.kind == "any" else one.kind.upper()]
+        op = JSON_OPS[one.kind.upper() if parts or one.kind in SCALARS else "TEXT"]
         self._steps.append((op, column, len(self._parts), len(parts), cost, 1 + below))
         self._parts += parts
         return len(self._steps) - 1, 1 + below
@@ -96,7 +96,7 @@ class _Columns:
         self._left -= 1
         if self._left < 0:
             raise ValueSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
-        if one.members is not None:
+        if one.members:
             members = tuple(self.of(kind, below) for below, kind in one.members.items())
             kind = pa.struct([below.arrow_field for below in members])
             return TypedColumn(name, kind, members, True)
@@ -108,5 +108,6 @@ class _Columns:
             below = (TypedColumn("key", pa.string()), value)
             pair = TypedColumn("entries", pa.struct([each.arrow_field for each in below]), below)
             return TypedColumn(name, pa.map_(pa.string(), value.arrow_field), (pair,), True)
+        # What has no type, or no members that are known, is text.
         kinds = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
         return TypedColumn(name, kinds.get(one.kind, pa.string()), (), True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import unquote, urljoin
@@ -20,7 +20,7 @@ MAX_NAME = 1024
 
 _MAX_SCHEMAS = 1 << 16
 _LARGEST = 2**63
-_SCALARS = ("string", "integer", "number", "boolean")
+SCALARS = ("string", "integer", "number", "boolean")
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class _Types:
             if not isinstance(items, dict) or "prefixItems" in schema:
                 return TEXT
             return JsonType("array", item=self.of(place.of(items), outer))
-        return JsonType(kinds[0]) if kinds[0] in _SCALARS else TEXT
+        return JsonType(kinds[0]) if kinds[0] in SCALARS else TEXT
 
     def _object(self, place: _Place, schema: dict[str, Json], outer: _Outer) -> JsonType:
         members, others = schema.get("properties"), schema.get("additionalProperties")
@@ -241,3 +241,52 @@ def _both(one: JsonType, other: JsonType) -> JsonType:
             members[name] = _both(members[name], kind) if name in members else kind
         return JsonType("object", members)
     return JsonType("integer") if {one.kind, other.kind} == {"integer", "number"} else TEXT
+
+
+# ---- types of a sample -----------------------------------------------------------------------
+
+_MAX_MEMBERS = 1 << 10
+
+
+def type_of_values(texts: Iterable[bytes | None]) -> JsonType:
+    """Return a type that all values of a sample have; those that are not JSON do not count."""
+    found = ANY
+    for text in texts:
+        try:
+            found = _common(found, _type_of(json.loads(text or b"null"), MAX_DEPTH))
+        except (ValueError, RecursionError):
+            continue
+    return found
+
+
+def _type_of(value: Json, depth: int) -> JsonType:
+    if value is None:
+        return ANY
+    if depth == 0:
+        return TEXT
+    if isinstance(value, dict):
+        if not value or len(value) > _MAX_MEMBERS or any(map(_is_odd, value)):
+            return TEXT if value else JsonType("object", {})
+        return JsonType("object", {name: _type_of(one, depth - 1) for name, one in value.items()})
+    if isinstance(value, list):
+        item = ANY
+        for one in value:
+            item = _common(item, _type_of(one, depth - 1))
+        return JsonType("array", item=item)
+    return JsonType(_kind_of(value))
+
+
+def _common(one: JsonType, other: JsonType) -> JsonType:
+    """Return the type of values that have either type."""
+    if one == other or other is ANY:
+        return one
+    if one is ANY:
+        return other
+    if one.kind == other.kind == "array":
+        return JsonType("array", item=_common(one.item or ANY, other.item or ANY))
+    if one.kind == other.kind == "object":
+        members = dict(one.members or {})
+        for name, kind in (other.members or {}).items():
+            members[name] = _common(members.get(name, ANY), kind)
+        return JsonType("object", members) if len(members) <= _MAX_MEMBERS else TEXT
+    return JsonType("number") if {one.kind, other.kind} == {"integer", "number"} else TEXT

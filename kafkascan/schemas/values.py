@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,52 @@ class ReaderSchema:
         return ValueDecoder(self.registry, place, self.schema, self.message)
 
 
+def reason_of(status: int) -> tuple[str, str]:
+    """Return the symbol and the sentence of a status."""
+    return SYMBOLS[status], SENTENCES[status]
+
+
+class ItemProblems:
+    """
+    Problems of the keys or values of a topic; beyond a number of them, they are only counted.
+
+    Parameters
+    ----------
+    place : ItemPlace
+    """
+
+    def __init__(self, place: ItemPlace) -> None:
+        self._place, self._left = place, _MAX_PROBLEMS
+
+    def one(
+        self,
+        symbol: str,
+        message: str,
+        severity: Severity = Severity.ERROR,
+        *,
+        is_missing: bool = True,
+    ) -> Problem:
+        """Return a problem."""
+        place = self._place
+        return Problem(
+            symbol, message, place.path, severity, None, place.topic, place.partition, is_missing
+        )  # fmt: skip
+
+    def undecoded(
+        self, table: RecordTable, rows: NDArray[np.intp], reason: Callable[[int], tuple[str, str]]
+    ) -> Iterator[Problem]:
+        """Yield the problems of rows that are not decoded, by their symbols and reasons."""
+        listed = rows[: self._left]
+        self._left -= len(listed)
+        offsets, name = table.columns["offset"], self._place.name
+        for row in listed.tolist():
+            symbol, why = reason(row)
+            yield self.one(symbol, f"the {name} of offset {offsets[row]} is not decoded: {why}")
+        if len(rows) > len(listed):
+            text = f"{len(rows) - len(listed):,} more {name}s are not decoded"
+            yield self.one(UNDECODED, f"{text}, from offset {offsets[rows[len(listed)]]} on")
+
+
 class ValueDecoder:
     """
     Decodes the keys or values of a topic into columns of one schema.
@@ -112,7 +158,7 @@ class ValueDecoder:
         self._schema = schema or registry.newest(f"{place.topic}-{place.name}")
         self._reader = None if self._schema is None else self._reader_of(self._schema, message)
         self._first_steps: dict[tuple[int, bool], int | ValueSchemaError] = {}
-        self._problems_left = _MAX_PROBLEMS
+        self._problems = ItemProblems(place)
 
     @property
     def arrow_type(self) -> pa.DataType | None:
@@ -286,17 +332,9 @@ class ValueDecoder:
     ) -> Iterator[Problem]:
         """Yield a problem for each record that failed, up to a number of them."""
         rows = np.flatnonzero(failed)
-        listed = rows[: self._problems_left]
-        self._problems_left -= len(listed)
-        for row in listed.tolist():
-            symbol, reason = self._reason(framed, row, int(status[row]))
-            offset = table.columns["offset"][row]
-            message = f"the {self._place.name} of offset {offset} is not decoded: {reason}"
-            yield self._problem(symbol, message)
-        if len(rows) > len(listed):
-            text = f"{len(rows) - len(listed):,} more {self._place.name}s are not decoded"
-            at = f"from offset {table.columns['offset'][rows[len(listed)]]} on"
-            yield self._problem(UNDECODED, f"{text}, {at}")
+        return self._problems.undecoded(
+            table, rows, lambda row: self._reason(framed, row, int(status[row]))
+        )
 
     def _reason(self, framed: FramedRecords, row: int, status: int) -> tuple[str, str]:
         number = int(framed.schema[row])
@@ -307,32 +345,12 @@ class ValueDecoder:
         error = self._first_steps.get((number, framed.framing[row] != Framing.HEADER))
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
-        return SYMBOLS[status], f"{name}: {SENTENCES[status]}"
+        symbol, sentence = reason_of(status)
+        return symbol, f"{name}: {sentence}"
 
     def _note(self, message: str) -> Problem:
         """Return the note that the columns are a guess."""
-        return self._problem(NO_READER, message, Severity.NOTE, is_missing=False)
-
-    def _problem(
-        self,
-        symbol: str,
-        message: str,
-        severity: Severity = Severity.ERROR,
-        *,
-        is_missing: bool = True,
-    ) -> Problem:
-        place = self._place
-        return Problem(
-            symbol, message, place.path, severity, None, place.topic, place.partition, is_missing
-        )  # fmt: skip
-
-
-def _reader_of(registry: Registry, schemas: Sequence[RegisteredSchema]) -> Reader:
-    """Return the reader of schemas of one type."""
-    kind = schemas[0].schema_type
-    if kind not in _READERS:
-        raise ValueSchemaError(f"values of type {kind} are not decoded")
-    return _READERS[kind](registry, schemas)
+        return self._problems.one(NO_READER, message, Severity.NOTE, is_missing=False)
 
 
 def _name_of(schema: RegisteredSchema) -> str:

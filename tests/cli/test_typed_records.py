@@ -68,3 +68,41 @@ def test_a_table_and_templates(log: Path, registry: Path) -> None:
         '0 23 {"id": 1, "note": null}',
         "2 -1 ",
     ]
+
+
+def test_json_without_a_registry(tmp_path: Path) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(build_batches(offset=0, value=[b'{"b": 1, "a": "x"}', b'{"a": "y"}']))
+    shown = ("--columns", "value", "--format", "jsonl", "--value-as", "json")
+    found = run("records", path, *shown, "--json-schema", "inferred")
+    assert found.returncode == 0
+    assert "INFERRED_SCHEMA" in found.stderr
+    assert found.stdout.splitlines() == [
+        '{"value": {"b": 1, "a": "x"}}',
+        '{"value": {"b": null, "a": "y"}}',
+    ]
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"properties": {"a": {"type": "string"}}}')
+    found = run("records", path, *shown, "--json-schema", schema)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.splitlines() == ['{"value": {"a": "x"}}', '{"value": {"a": "y"}}']
+    assert run("records", path, "--json-schema", "inferred").returncode == 2
+
+
+def test_json_schemas_of_a_registry(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    values = [struct.pack(">bi", 0, 7) + one for one in (b'{"a": 1}', b'{"a": []}')]
+    (folder / "00000000000000000000.log").write_bytes(build_batches(offset=0, value=values))
+    rows = [
+        {"subject": "a", "version": 1, "id": 1, "schemaType": "JSON",
+         "schema": '{"$id": "a.json", "type": "integer"}'},
+        {"subject": "orders-value", "version": 1, "id": 7, "schemaType": "JSON",
+         "schema": '{"properties": {"a": {"$ref": "a.json"}}}',
+         "references": [{"name": "a.json", "subject": "a", "version": 1}]},
+    ]  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    found = run("records", folder, "--value-as", "auto", "--registry", tmp_path / "registry.json",
+                "-f", "%s\\n")  # fmt: skip
+    assert (found.returncode, found.stdout) == (1, '{"a": 1}\n\n')
+    assert "BAD_VALUE_TYPE" in found.stderr

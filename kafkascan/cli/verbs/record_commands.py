@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -52,6 +53,7 @@ from kafkascan.logs.reading import Isolation
 from kafkascan.records.read_options import Control
 from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
 from kafkascan.records.typed_items import ColumnDecoders
+from kafkascan.schemas.plain_json import json_values
 from kafkascan.schemas.registry import SchemaError
 from kafkascan.schemas.value_texts import PrintedValues
 from kafkascan.tables.schema import (
@@ -70,6 +72,8 @@ LISTED_SCHEMA = (
     .with_last(BATCH_SCHEMA)
     .with_first((TOPIC, PARTITION, SEGMENT))
 )
+INFERRED_TYPES = "inferred"
+"""The option's value for the types of a sample."""
 DEFAULT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 # Limits of one chunk that is shown or exported: records, and bytes of keys, values and headers.
@@ -170,6 +174,11 @@ def _decoding_option(item: str) -> Decorator:
     help="Decode values into the columns of this schema. By default, into those of the newest"
     " version of the subject TOPIC-value.",
 )
+@option(
+    "--json-schema inferred|FILE",
+    help="With --key-as json and --value-as json, decode into columns: those of a JSON Schema, or"
+    " (inferred) those of the first 1 000 values.",
+)
 @with_row_options("records", "timestamp", "before OFFSET", "from OFFSET on")
 @option("--key TEXT", help="Show only records with this key (UTF-8).")
 @option("--header KEY[=VALUE]", "headers", type=HeaderCondition(), multiple=True,
@@ -208,6 +217,7 @@ def records(
     value_as: str,
     registry: str | None,
     value_schema: str | None,
+    json_schema: str | None,
     limits: RowRange,
     key: str | None,
     headers: tuple[tuple[bytes, bytes | None], ...],
@@ -250,7 +260,10 @@ def records(
         max_decompressed_size=max_decompressed_size,
         decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
     )
-    decoders = _decoders(run, inputs, formats, registry, value_schema)
+    decoders = {
+        **_decoders(run, inputs, formats, registry, value_schema),
+        **_json_decoders(formats, json_schema),
+    }
     if decoders:
         query = replace(query, also_read=("headers", "key", "value"))
     if sample is not None:
@@ -303,6 +316,20 @@ def _decoders(
         except SchemaError as error:
             raise click.UsageError(str(error)) from None
     return found
+
+
+def _json_decoders(formats: dict[str, str], place: str | None) -> dict[str, ItemDecoders]:
+    """Return what decodes keys and values that are JSON into columns."""
+    if place is None:
+        return {}
+    found = [name for name, kind in formats.items() if kind == "json"]
+    if not found:
+        raise click.UsageError("--json-schema needs --value-as json or --key-as json")
+    try:
+        schema = None if place == INFERRED_TYPES else Path(place).read_text("utf-8")
+        return dict.fromkeys(found, json_values(schema))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--json-schema {place}: {error}") from None
 
 
 def _templated(output: RowOutput, template: RecordTemplate) -> RowOutput:

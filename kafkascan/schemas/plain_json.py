@@ -1,0 +1,106 @@
+"""Keys and values that are JSON without a registry, as typed columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kafkascan.format.errors import ValueSchemaError
+from kafkascan.format.findings import Severity
+from kafkascan.records.record_table import RecordTable
+from kafkascan.records.typed_items import ItemPlace, TypedItems
+from kafkascan.schemas.decoding import decode_values
+from kafkascan.schemas.json_program import JsonProgram
+from kafkascan.schemas.json_schema import TEXT, JsonType, parse_json_schema, type_of_values
+from kafkascan.schemas.values import ItemProblems, reason_of
+from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.table import Problem
+
+INFERRED = "INFERRED_SCHEMA"
+"""Symbol of a problem: the columns are those of the first values; others may have more members."""
+
+_SAMPLED = 1_000
+_LARGEST_SAMPLE = 1 << 20
+
+
+def json_values(schema: str | None = None) -> JsonValues:
+    """
+    Return a decoder of JSON without a prefix, for `read_records`.
+
+    Parameters
+    ----------
+    schema : str, optional
+        The text of a JSON Schema. By default, columns have the types of the first 1 000 values.
+
+    Raises
+    ------
+    ValueSchemaError
+        If the schema is not JSON, or has too many columns.
+    """
+    return JsonValues(None if schema is None else JsonProgram(parse_json_schema(schema)))
+
+
+class JsonValues:
+    """
+    Decodes keys or values of any topic; result of `json_values`.
+
+    Parameters
+    ----------
+    program : JsonProgram or None
+        None if the types are those of a sample.
+    """
+
+    def __init__(self, program: JsonProgram | None) -> None:
+        self._program = program
+
+    def decoder(self, place: ItemPlace) -> PlainJsonDecoder:
+        """Return the decoder of the keys or values of a topic."""
+        return PlainJsonDecoder(place, self._program)
+
+
+class PlainJsonDecoder:
+    """
+    Decodes the keys or values of a topic.
+
+    Parameters
+    ----------
+    place : ItemPlace
+    program : JsonProgram or None
+        None if the types are those of the values that are decoded first.
+    """
+
+    def __init__(self, place: ItemPlace, program: JsonProgram | None) -> None:
+        self._place, self._program = place, program
+        self._problems = ItemProblems(place)
+
+    def decode(self, table: RecordTable) -> TypedItems:
+        """Return the decoded items of a table; see `ItemDecoder`."""
+        address, size = table.addresses(self._place.name)
+        problems: list[Problem] = []
+        if self._program is None:
+            rows = np.flatnonzero((size >= 0) & (size <= _LARGEST_SAMPLE))[:_SAMPLED]
+            self._program = _program_of(type_of_values(table[rows].items(self._place.name)))
+            problems.append(self._inferred(len(rows)))
+        program = self._program
+        steps = np.where(size < 0, -1, program.first_step).astype(np.int32)
+        buffers = table.buffers
+        arrays, status = decode_values(
+            program, address, size, steps, buffers.source_bytes, buffers.fault_error
+        )
+        problems += self._problems.undecoded(
+            table, np.flatnonzero(status), lambda row: reason_of(int(status[row]))
+        )
+        return TypedItems(require_pyarrow().chunked_array(arrays, arrays[0].type), problems)
+
+    def _inferred(self, count: int) -> Problem:
+        message = (
+            f"the columns are those of the first {count:,} {self._place.name}s; members that these"
+            " do not have are left out"
+        )
+        return self._problems.one(INFERRED, message, Severity.NOTE, is_missing=False)
+
+
+def _program_of(kind: JsonType) -> JsonProgram:
+    try:
+        return JsonProgram(kind)
+    except ValueSchemaError:  # too many columns
+        return JsonProgram(TEXT)
