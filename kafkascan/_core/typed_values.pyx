@@ -381,7 +381,7 @@ def decode_into(
     job.first_count = steps.shape[0] // sizeof(ks_avro_step)
     avro.steps = <const ks_avro_step *>&steps[0] if job.first_count else NULL
     avro.parts = &parts[0] if parts.shape[0] else NULL
-    avro.constants = &constants[0] if constants.shape[0] else NULL
+    avro.constants = &constants[0] if constants.shape[0] else <const uint8_t *>b""
     return decode(&job, columns, address, size, first_step, status, first, stop, source)
 
 
@@ -422,7 +422,7 @@ def decode_json_into(
     job.first_count = steps.shape[0] // sizeof(ks_json_step)
     json.steps = <const ks_json_step *>&steps[0] if job.first_count else NULL
     json.parts = &parts[0] if parts.shape[0] else NULL
-    json.constants = &names[0] if names.shape[0] else NULL
+    json.constants = &names[0] if names.shape[0] else <const uint8_t *>b""
     json.c_locale = c_locale
     return decode(&job, columns, address, size, first_step, status, first, stop, source)
 

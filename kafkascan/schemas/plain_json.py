@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
-from kafkascan.schemas.decoding import decode_values
+from kafkascan.schemas.program_runs import decode_values
 from kafkascan.schemas.json_program import JsonProgram
 from kafkascan.schemas.json_schema import TEXT, JsonType, parse_json_schema, type_of_values
 from kafkascan.schemas.values import ItemProblems, reason_of
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 INFERRED = "INFERRED_SCHEMA"
 """Symbol of a problem: the columns are those of the first values; others may have more members."""
@@ -72,8 +77,13 @@ class PlainJsonDecoder:
         self._place, self._program = place, program
         self._problems = ItemProblems(place)
 
-    def decode(self, table: RecordTable) -> TypedItems:
-        """Return the decoded items of a table; see `ItemDecoder`."""
+    @property
+    def arrow_type(self) -> pa.DataType | None:
+        """See `ColumnDecoder`."""
+        return None if self._program is None else self._program.layout.columns[0].type
+
+    def decode(self, table: RecordTable, threads: int) -> TypedItems:
+        """Return the decoded items of a table; see `ColumnDecoder`."""
         address, size = table.addresses(self._place.name)
         problems: list[Problem] = []
         if self._program is None:
@@ -84,12 +94,13 @@ class PlainJsonDecoder:
         steps = np.where(size < 0, -1, program.first_step).astype(np.int32)
         buffers = table.buffers
         arrays, status = decode_values(
-            program, address, size, steps, buffers.source_bytes, buffers.fault_error
+            program, address, size, steps, buffers.source_bytes, buffers.fault_error, threads
         )
         problems += self._problems.undecoded(
             table, np.flatnonzero(status), lambda row: reason_of(int(status[row]))
         )
-        return TypedItems(require_pyarrow().chunked_array(arrays, arrays[0].type), problems)
+        values = require_pyarrow().chunked_array(arrays, arrays[0].type)
+        return TypedItems(values, status != 0, problems)
 
     def _inferred(self, count: int) -> Problem:
         message = (

@@ -13,7 +13,7 @@ from kafkascan.batches import size_in_bytes
 from kafkascan.records.decompression import decompress
 from tests.support.paths import GOLDEN
 
-TARGETS = ("record", "compressed", "chains", "search")
+TARGETS = ("record", "compressed", "chains", "search", "json")
 LARGEST = 16 << 10
 
 HEADER_SIZE = 61
@@ -32,6 +32,7 @@ def write_corpora(folder: Path) -> None:
     for log in sorted(GOLDEN.glob("kafka-*/data/*/*.log")):
         _add_log(log, found)
     found["compressed"].update(_small_inputs())
+    found["json"].update(_json_inputs())
     for name, inputs in found.items():
         assert inputs, f"{name} has no inputs"
         (folder / name).mkdir(parents=True)
@@ -55,6 +56,20 @@ def _small_inputs() -> Iterator[bytes]:
     frame, empty = struct.pack("<BIH", 3, 0xFD2FB528, 0), bytes(3)
     yield frame + 4 * empty + b"\1\0\0"
     yield frame + 5 * empty + b"\x33\x18\xfb\0"  # a byte, 2,057,990 times
+
+
+def _json_inputs() -> Iterator[bytes]:
+    """Yield values with the members of fuzz_json.c, which brokers do not write."""
+    members = {
+        "i": ("0", "-9223372036854775808", "1e2"), "n": ("0.1", "1.7976931348623157e308"),
+        "s": ('"\\ud83d\\ude00\\n"', '"\u00fc text of more than 16 bytes"'), "b": ("true", "false"),
+        "t": ('[{"a": [null]}, 1]', '"x"'), "l": ("[]", "[1, null, 3]"),
+        "m": ("{}", '{"k": 1, "k": 2.5}'), "o": ('{"s": "x"}', '{"s": "x", "s": null, "u": []}'),
+    }  # fmt: skip
+    singles = [f'"{name}": {text}' for name, texts in members.items() for text in texts]
+    for room in (b"\x02\x02", b"\xff\xff"):
+        for text in (*singles, ", ".join(singles), ",".join(singles[::-1])):
+            yield room + f" {{{text}}}\n".encode()
 
 
 def _add_log(log: Path, found: Inputs) -> None:

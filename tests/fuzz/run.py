@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 
 HERE = Path(__file__).parent
 FLAGS = [
-    *("-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"),
+    *("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror"),
     *("-fno-sanitize-recover=all", f"-I{ROOT / 'csrc'}", f"-I{HERE}"),
 ]
 LARGEST_INPUT = 1 << 16
