@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import uuid
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -19,7 +21,14 @@ from tests.property.schemas.test_avro import equal, names_of
 from tests.property.schemas.test_protobuf import equal as same_message, row_of
 from tests.support.paths import GOLDEN
 from tests.support.protobuf_values import plain
-from tests.support.typed_topics import ADDRESS, ORDERS, PAYMENTS, payment_class, registry_client
+from tests.support.typed_topics import (
+    ADDRESS,
+    EVENTS,
+    ORDERS,
+    PAYMENTS,
+    payment_class,
+    registry_client,
+)
 
 DATA = GOLDEN / "kafka-4.4.0-typed" / "data"
 
@@ -118,3 +127,14 @@ def test_a_message_that_a_schema_does_not_have(registry: Registry) -> None:
     other = registry.reader("payments-value", message="shop.Other")
     problems = ks.read_records(DATA / "payments-0", value=other).problems
     assert {one.symbol for one in problems} == {"UNRESOLVED_VALUE"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_json(registry: Registry, version: int) -> None:
+    deserializer = JSONDeserializer(json.dumps(EVENTS[version - 1]))
+    context = SerializationContext("events", MessageField.VALUE)
+    records = ks.read_records(DATA / "events-0", value=registry.reader("events-value", version))
+    for value, found in zip(framed_values(registry, "events"), records["value"], strict=True):
+        expected = deserializer(value, context)
+        assert found == {name: expected.get(name) for name in EVENTS[version - 1]["properties"]}
+    assert not len(records.problems)

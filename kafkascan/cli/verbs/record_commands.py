@@ -318,7 +318,7 @@ def _decoders(
     return found
 
 
-def _json_decoders(formats: dict[str, str], place: str | None) -> dict[str, ItemDecoders]:
+def _json_decoders(formats: dict[str, str], place: str | None) -> dict[str, ColumnDecoders]:
     """Return what decodes keys and values that are JSON into columns."""
     if place is None:
         return {}
