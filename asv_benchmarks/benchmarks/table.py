@@ -42,6 +42,7 @@ from . import (
     salvage,
     sweep,
     typed_json,
+    typed_values,
     usage,
     yardsticks,
 )
@@ -445,6 +446,7 @@ def main() -> None:
     for codec in ("none", "lz4"):
         dump(codec)
     json_values()
+    typed_values.main()
     given = building.Input()
     for codec in corpora.RECORD_CODECS:
         build(codec, given)

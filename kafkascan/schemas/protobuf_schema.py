@@ -6,6 +6,7 @@ import base64
 import binascii
 import importlib
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -186,7 +187,12 @@ def _compiled(
         ]  # fmt: skip
         try:
             done = subprocess.run(
-                command, cwd=temporary, capture_output=True, timeout=_SECONDS, check=False
+                command,
+                cwd=temporary,
+                env=_environment(),
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise ValueSchemaError("protoc did not end in time") from None
@@ -195,6 +201,11 @@ def _compiled(
         if out.stat().st_size > _MAX_OUTPUT:
             raise ValueSchemaError("the descriptors have more than 16 MiB")
         return {one.name: one for one in FileDescriptorSet.FromString(out.read_bytes()).file}
+
+
+def _environment() -> dict[str, str]:
+    """Return what the interpreter needs to start, and nothing that changes what it loads."""
+    return {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
 
 
 def _reason(stderr: bytes) -> str:

@@ -1,0 +1,124 @@
+"""Values with a schema into Arrow, beside other readers: 8 fields, one thread.
+
+`python -m benchmarks.typed_values` prints CPU time. Upper bound: nobody decodes values faster than
+their bytes are copied into one array.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+from google.protobuf import message_factory
+
+from kafkascan.schemas.program_runs import decode_values
+from kafkascan.schemas.protobuf_program import ProtobufProgram
+from kafkascan.schemas.protobuf_schema import compile_protobuf
+
+from .usage import Job, cpu_medians, show
+
+VALUES = 200_000
+ORDER = """
+syntax = "proto3";
+package bench;
+enum Status { NEW = 0; PAID = 1; SENT = 2; }
+message Order {
+  int64 id = 1;
+  string customer = 2;
+  double amount = 3;
+  int32 quantity = 4;
+  bool express = 5;
+  string country = 6;
+  int64 created = 7;
+  Status status = 8;
+}
+"""
+
+
+class Protobuf:
+    """Orders, encoded."""
+
+    def __init__(self) -> None:
+        schema = compile_protobuf(ORDER, {})
+        self.message = schema.messages[(0,)]
+        self.program = ProtobufProgram(self.message)
+        self.read_object = message_factory.GetMessageClass(self.message).FromString
+        self.values = [self._value(number) for number in range(VALUES)]
+        self.array = pa.array(self.values, pa.binary())
+        _, ends, data = (np.frombuffer(one or b"", np.uint8) for one in self.array.buffers())
+        self._data, ends = data, ends.view(np.int32)
+        self._address = data.ctypes.data + ends[:VALUES].astype(np.uintp)
+        self._sizes = np.diff(ends[: VALUES + 1])
+
+    def _value(self, number: int) -> bytes:
+        pick = random.Random(number)
+        order = message_factory.GetMessageClass(self.message)(
+            id=10**6 + number,
+            customer=f"customer-{pick.randrange(10**5)}",
+            amount=100 * pick.random(),
+            quantity=pick.randrange(1, 200),
+            express=pick.random() < 0.5,
+            country=pick.choice(["DE", "FR", "JP", "US"]),
+            created=1_700_000_000_000 + 37 * number,
+            status=pick.randrange(3),
+        )
+        return order.SerializeToString()
+
+    def decode(self) -> list[pa.Array]:
+        first_step = np.full(VALUES, self.program.PLAIN, np.int32)
+        nothing = np.empty(0, np.uint8)
+        arrays, status = decode_values(
+            self.program, self._address, self._sizes, first_step, nothing, _no_fault
+        )
+        assert not status.any()
+        return arrays
+
+    def jobs(self) -> dict[str, Job]:
+        """Return what decodes the values, the bound first."""
+        jobs: dict[str, Job] = {
+            "copy of the bytes (bound)": self._data.copy,
+            "kafkascan, into Arrow": self.decode,
+            "protobuf, objects": lambda: [self.read_object(one) for one in self.values],
+        }
+        try:
+            import ptars
+        except ImportError:
+            return jobs
+        handler = ptars.HandlerPool([self.message.file]).get_for_message(self.message)
+        jobs["ptars, array of bytes into Arrow"] = lambda: handler.array_to_record_batch(self.array)
+        jobs["ptars, list of bytes into Arrow"] = lambda: handler.list_to_record_batch(self.values)
+        return jobs
+
+
+def _no_fault(position: int) -> Exception:
+    return AssertionError(position)
+
+
+class TypedValues:
+    """The same for asv."""
+
+    unit = "ns/record"
+    timeout = 300
+
+    def setup(self) -> None:
+        self.protobuf = Protobuf()
+
+    def track_protobuf(self) -> float:
+        return cpu_medians({"": self.protobuf.decode})[""] / VALUES * 1e9
+
+    def track_bytes_copied(self) -> float:
+        copy = self.protobuf.jobs()["copy of the bytes (bound)"]
+        return cpu_medians({"": copy})[""] / VALUES * 1e9
+
+
+def main() -> None:
+    """Print the figures of all readers."""
+    protobuf = Protobuf()
+    size = protobuf.array.nbytes / VALUES - 4
+    title = f"Protobuf values: {VALUES:,} of {size:.0f} bytes, 8 fields"
+    show(title, cpu_medians(protobuf.jobs()), "ns/record", VALUES)
+
+
+if __name__ == "__main__":
+    main()
