@@ -6,12 +6,22 @@ their bytes are copied into one array.
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import json
 import random
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 from google.protobuf import message_factory
 
+from kafkascan.schemas.avro_program import AvroProgram
+from kafkascan.schemas.avro_schema import parse_avro
 from kafkascan.schemas.program_runs import decode_values
 from kafkascan.schemas.protobuf_program import ProtobufProgram
 from kafkascan.schemas.protobuf_schema import compile_protobuf
@@ -34,6 +44,81 @@ message Order {
   Status status = 8;
 }
 """
+
+
+AVRO: dict[str, Any] = {
+    "type": "record", "name": "Order", "fields": [
+        {"name": "id", "type": "long"}, {"name": "customer", "type": "string"},
+        {"name": "amount", "type": "double"}, {"name": "quantity", "type": "int"},
+        {"name": "express", "type": "boolean"}, {"name": "country", "type": ["null", "string"]},
+        {"name": "created", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "status", "type": {"type": "enum", "name": "Status",
+                                    "symbols": ["NEW", "PAID", "SENT"]}},
+    ],
+}  # fmt: skip
+
+
+class Avro:
+    """Orders in Avro, each by itself, as in records; and as a container for others."""
+
+    def __init__(self) -> None:
+        self.schema = fastavro.parse_schema(AVRO)
+        rows = [self._row(number) for number in range(VALUES)]
+        self.values = [self._encoded(one) for one in rows]
+        self.container = io.BytesIO()
+        fastavro.writer(self.container, self.schema, rows, sync_interval=1 << 20)
+        self.program = AvroProgram(parse_avro(json.dumps(AVRO)))
+        self._first_step = self.program.add(parse_avro(json.dumps(AVRO)))
+        self._data = np.frombuffer(b"".join(self.values), np.uint8)
+        self._sizes = np.array([len(one) for one in self.values], np.int32)
+        starts = np.cumsum(self._sizes) - self._sizes
+        self._address = self._data.ctypes.data + starts.astype(np.uintp)
+
+    @staticmethod
+    def _row(number: int) -> dict[str, Any]:
+        pick = random.Random(number)
+        return {
+            "id": 10**6 + number, "customer": f"customer-{pick.randrange(10**5)}",
+            "amount": 100 * pick.random(), "quantity": pick.randrange(1, 200),
+            "express": pick.random() < 0.5, "country": pick.choice([None, "FR", "JP", "US"]),
+            "created": 1_700_000_000_000 + 37 * number,
+            "status": pick.choice(["NEW", "PAID", "SENT"]),
+        }  # fmt: skip
+
+    def _encoded(self, row: dict[str, Any]) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, self.schema, row)
+        return out.getvalue()
+
+    def decode(self) -> list[pa.Array]:
+        first_step = np.full(VALUES, self._first_step, np.int32)
+        nothing = np.empty(0, np.uint8)
+        arrays, status = decode_values(
+            self.program, self._address, self._sizes, first_step, nothing, _no_fault
+        )
+        assert not status.any()
+        return arrays
+
+    def jobs(self) -> dict[str, Job]:
+        """Return what decodes the values, the bound first."""
+        jobs: dict[str, Job] = {
+            "copy of the bytes (bound)": self._data.copy,
+            "kafkascan, into Arrow": self.decode,
+            "fastavro, dicts": lambda: [
+                fastavro.schemaless_reader(io.BytesIO(one), self.schema) for one in self.values
+            ],
+        }
+        for name in ("polars_avro", "jetliner"):
+            if importlib.util.find_spec(name):
+                read = importlib.import_module(name).read_avro
+                jobs[f"{name}, a container into Polars"] = partial(self._read_container, read)
+        return jobs
+
+    def _read_container(self, read: Callable[..., Any]) -> object:
+        with tempfile.NamedTemporaryFile(suffix=".avro") as file:
+            file.write(self.container.getvalue())
+            file.flush()
+            return read(file.name)
 
 
 class Protobuf:
@@ -102,7 +187,10 @@ class TypedValues:
     timeout = 300
 
     def setup(self) -> None:
-        self.protobuf = Protobuf()
+        self.protobuf, self.avro = Protobuf(), Avro()
+
+    def track_avro(self) -> float:
+        return cpu_medians({"": self.avro.decode})[""] / VALUES * 1e9
 
     def track_protobuf(self) -> float:
         return cpu_medians({"": self.protobuf.decode})[""] / VALUES * 1e9
@@ -114,6 +202,10 @@ class TypedValues:
 
 def main() -> None:
     """Print the figures of all readers."""
+    avro = Avro()
+    size = sum(map(len, avro.values)) / VALUES
+    title = f"Avro values: {VALUES:,} of {size:.0f} bytes, 8 fields"
+    show(title, cpu_medians(avro.jobs()), "ns/record", VALUES)
     protobuf = Protobuf()
     size = protobuf.array.nbytes / VALUES - 4
     title = f"Protobuf values: {VALUES:,} of {size:.0f} bytes, 8 fields"
