@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from kafkascan.analysis.analysis_schemas import ADVICE_SCHEMA, DEFAULT_CHOICES
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.arguments import require_integers, require_items
@@ -30,13 +31,8 @@ from kafkascan.logs.opened_logs import LogsLike, open_logs
 from kafkascan.logs.walking.served_chunks import Segments, read_chunks, read_segments
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
-from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems
-
-DEFAULT_CHOICES = (
-    "none", "gzip:1", "gzip:6", "snappy", "lz4", "zstd:1", "zstd:3", "zstd:9",
-)  # fmt: skip
-"""The choices that `advise` tries by default: codecs, with the level after a colon."""
 
 # Bytes of the largest batch that is sampled.
 _LARGEST = 1 << 24
@@ -95,40 +91,6 @@ class CodecTrial:
     def saving(self) -> float:
         """Fraction of the stored bytes that the codec would save; negative if they would grow."""
         return 1 - self.compressed_bytes / self.stored_bytes
-
-
-ADVICE_SCHEMA = Schema(
-    "advice",
-    (
-        Field("topic", "string", "topic of the group", shown=Shown.ALWAYS),
-        Field("producer_id", "int64", "producer of the group; null, if it is a topic with all of"
-              " its producers", shown=Shown.WIDE),
-        Field("codec", "string", "Kafka's name of the codec", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("level", "int32", "level of the codec; null, if it has none"),
-        Field("batches", "int64", "batches in the sample", nullable=False, shown=Shown.WIDE),
-        Field("records_bytes", "int64", "uncompressed size of the sample, without batch headers",
-              "bytes", nullable=False, shown=Shown.WIDE),
-        Field("stored_bytes", "int64", "size of the sample in the log, with batch headers",
-              "bytes", nullable=False, shown=Shown.WIDE),
-        Field("compressed_bytes", "int64", "size of the sample in this codec, with batch"
-              " headers", "bytes", nullable=False, shown=Shown.WIDE),
-        Field("ratio", "float64", "uncompressed size by compressed size", nullable=False),
-        Field("saving", "float64", "part of the stored bytes that the codec would save; negative,"
-              " if they would grow", nullable=False, shown=Shown.ALWAYS),
-        Field("compress_mb_per_s", "float64", "MB of records (10**6 bytes) that one thread"
-              " compresses per second"),
-        Field("decompress_mb_per_s", "float64", "MB of records that one thread decompresses per"
-              " second"),
-        Field("total_batches", "int64", "batches of magic 2 of the group, without control"
-              " batches", nullable=False, shown=Shown.WIDE),
-        Field("total_bytes", "int64", "size of these", "bytes", nullable=False,
-              shown=Shown.WIDE),
-        Field("stored_codecs", "string", "codecs of these, with the number of batches",
-              nullable=False),
-    ),
-)  # fmt: skip
-"""The columns of `Advice`, with a row per trial."""
 
 
 @dataclass

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from kafkascan.analysis.alignment import Alignment, align_by_content, align_by_offset
+from kafkascan.analysis.analysis_schemas import DIFF_SCHEMA
 from kafkascan.analysis.diff_ranges import (
     DiffKind,
     DiffRange,
@@ -30,7 +31,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import LogsLike
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, plain_rows
 
 
@@ -262,38 +263,6 @@ def _is_missing_by_design(
     # The cleaner never removes a whole log.
     is_cleaned = location is not RangeLocation.ALL and last_offset < cleaned_up_to
     return is_cleaned or location is RangeLocation.START
-
-
-DIFF_SCHEMA = Schema(
-    "differences",
-    (
-        TOPIC,
-        PARTITION,
-        Field("kind", "string", "only_left, only_right, changed, compacted or rebatched",
-              nullable=False, shown=Shown.ALWAYS),
-        Field("location", "string", "relative to what is the same in both logs: start, middle,"
-              " end or all", nullable=False, shown=Shown.ALWAYS),
-        Field("left_first_offset", "int64", "first offset in the left log; null, if it has no"
-              " batch in the range"),
-        Field("left_last_offset", "int64", "last offset in the left log"),
-        Field("right_first_offset", "int64", "first offset in the right log"),
-        Field("right_last_offset", "int64", "last offset in the right log"),
-        Field("left_batches", "int64", "batches in the left log", nullable=False,
-              shown=Shown.WIDE),
-        Field("right_batches", "int64", "batches in the right log", nullable=False,
-              shown=Shown.WIDE),
-        Field("left_records", "int64", "records in the left log; null with compressed messages"
-              " of magic 0 and 1", shown=Shown.WIDE),
-        Field("right_records", "int64", "records in the right log", shown=Shown.WIDE),
-        Field("left_epoch", "int32", "leader epoch of the first batch in the left log",
-              shown=Shown.WIDE),
-        Field("right_epoch", "int32", "leader epoch of the first batch in the right log",
-              shown=Shown.WIDE),
-        Field("is_difference", "bool", "whether retention, lag and compaction do not explain it",
-              nullable=False, shown=Shown.WIDE, alarms={"true": "yellow"}),
-    ),
-)  # fmt: skip
-"""The columns of `LogDiff`, with a row per range."""
 
 
 @dataclass(repr=False)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import census as _core, producers as _producers
+from kafkascan.analysis.analysis_schemas import PRODUCER_SCHEMA
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, join_rows
 from kafkascan.broker_state.markers import ControlRows
 from kafkascan.broker_state.producer_state import (
@@ -27,7 +28,7 @@ from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.payloads import load_payloads
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
 
@@ -110,72 +111,6 @@ def _decompressed_size(segment: SegmentFile, batch: BatchTable) -> int | None:
     except (KafkaScanError, OSError):
         return None
 
-
-PRODUCER_SCHEMA = Schema(
-    "producers",
-    (
-        TOPIC,
-        PARTITION,
-        Field("producer_id", "int64", "id of the producer; -1 for batches without one, and"
-              " messages of magic 0 and 1", nullable=False, shown=Shown.ALWAYS),
-        Field("first_epoch", "int64", "its first epoch in the log", nullable=False,
-              shown=Shown.WIDE),
-        Field("producer_epoch", "int64", "its last epoch in the log", nullable=False),
-        Field("last_sequence", "int64", "its last sequence number", nullable=False,
-              shown=Shown.WIDE),
-        Field("batches", "int64", "its batches, without markers", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("records", "int64", "its records, without those in compressed messages of magic 0"
-              " and 1", nullable=False, shown=Shown.ALWAYS),
-        Field("size_in_bytes", "int64", "size of its batches", "bytes", nullable=False,
-              shown=Shown.WIDE),
-        Field("largest_batch", "int64", "size of its largest batch", "bytes", nullable=False,
-              shown=Shown.WIDE),
-        Field("first_offset", "int64", "its first offset", nullable=False, shown=Shown.WIDE),
-        Field("last_offset", "int64", "its last offset", nullable=False, shown=Shown.WIDE),
-        Field("first_timestamp", "time", "earliest timestamp of its batches", shown=Shown.WIDE),
-        Field("last_timestamp", "time", "latest timestamp of its batches", shown=Shown.WIDE),
-        Field("transactional_batches", "int64", "of its batches, those of transactions",
-              nullable=False, shown=Shown.WIDE),
-        Field("markers", "int64", "its transaction markers", nullable=False, shown=Shown.WIDE),
-        Field("codecs", "string", "codecs of its batches, joined by +", nullable=False),
-        Field("compressed_batches", "int64", "of its batches, the compressed ones",
-              nullable=False, shown=Shown.WIDE),
-        Field("epoch_bumps", "int64", "how often its epoch rose", nullable=False,
-              shown=Shown.WIDE),
-        Field("wraps", "int64", "how often its sequence went from 2147483647 to 0",
-              nullable=False, shown=Shown.WIDE),
-        Field("sequence_gaps", "int64", "how often it skipped sequence numbers",
-              nullable=False),
-        Field("missing_records", "int64", "sequence numbers that it skipped", nullable=False,
-              shown=Shown.WIDE),
-        Field("first_gap", "int64", "offset of the first batch after a gap; -1 without one",
-              nullable=False, shown=Shown.WIDE),
-        Field("duplicates", "int64", "batches that repeat sequence numbers", nullable=False),
-        Field("first_duplicate", "int64", "offset of the first of these; -1 without one",
-              nullable=False, shown=Shown.WIDE),
-        Field("fenced", "int64", "batches of an epoch below an earlier one", nullable=False,
-              shown=Shown.WIDE),
-        Field("first_fenced", "int64", "offset of the first of these; -1 without one",
-              nullable=False, shown=Shown.WIDE),
-        Field("forgotten", "int64", "harmless jumps of the sequence: earlier batches are gone"
-              " from the log, or the producer had expired", nullable=False, shown=Shown.WIDE),
-        Field("spanning_batches", "int64", "batches of several records with timestamps of the"
-              " producer", nullable=False, shown=Shown.WIDE),
-        Field("span_ms_max", "int64", "longest time between the first and last timestamp of"
-              " these", "ms", nullable=False, shown=Shown.WIDE),
-        Field("mean_batch_size", "float64", "mean size of a batch in bytes", shown=Shown.WIDE),
-        Field("mean_span_ms", "float64", "mean time between the first and last timestamp of a"
-              " spanning batch: close to linger.ms, if that completes batches",
-              shown=Shown.WIDE),
-        Field("compression_ratio", "float64", "uncompressed size by size in the log: 1 without"
-              " compression, otherwise that of a sample", shown=Shown.WIDE),
-        Field("sampled_batches", "int64", "batches that were decompressed for the ratio",
-              nullable=False, shown=Shown.WIDE),
-    ),
-)  # fmt: skip
-"""The columns of `ProducerCensus`, with a row per producer and log. Sequence errors are judged by
-the rules of a partition leader (``ProducerAppendInfo``)."""
 
 PRODUCER_COUNTS = np.dtype(
     [*PRODUCER_ORDER.descr, *np.asarray(_core.producer_amount_row).dtype.descr]

@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.analysis.analysis_schemas import COUNT_SCHEMA
 from kafkascan.analysis.transaction_follower import follower_of
 from kafkascan.batches.columns import BatchTable, is_control, is_transactional, size_in_bytes
 from kafkascan.batches.scan import iter_batches
@@ -24,46 +25,8 @@ from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
-
-COUNT_SCHEMA = Schema(
-    "counts",
-    (
-        TOPIC,
-        PARTITION,
-        Field("segments", "int64", "segments of the log, also those whose offsets an earlier one"
-              " contains", nullable=False, shown=Shown.WIDE),
-        Field("batches", "int64", "batches from the start offset on", nullable=False,
-              shown=Shown.WIDE),
-        Field("start_offset", "int64", "first offset of the log; -1 if it is empty",
-              nullable=False),
-        Field("end_offset", "int64", "offset after the last batch", nullable=False),
-        Field("last_stable_offset", "int64", "offset at which a read_committed consumer stops",
-              nullable=False, shown=Shown.WIDE),
-        Field("records", "int64", "records that a consumer of the whole log gets: not those that"
-              " compaction removed", nullable=False, shown=Shown.ALWAYS),
-        Field("uncounted_batches", "int64", "compressed messages of magic 0 and 1 that were not"
-              " decompressed; their records are not counted", nullable=False, shown=Shown.WIDE),
-        Field("transactional_records", "int64", "of the records, those of transactions",
-              nullable=False, shown=Shown.WIDE),
-        Field("aborted_records", "int64", "of the records, those of aborted transactions",
-              nullable=False),
-        Field("open_records", "int64", "of the records, those of open transactions, as far as"
-              " they are in the log", nullable=False, shown=Shown.WIDE),
-        Field("committed_records", "int64", "records that a read_committed consumer gets",
-              nullable=False),
-        Field("control_records", "int64", "transaction markers and control records of KRaft",
-              nullable=False, shown=Shown.WIDE),
-        Field("missing_offsets", "int64", "offsets from the first batch to the end without a"
-              " record; -1 if that is not known", nullable=False, shown=Shown.WIDE),
-        Field("size_in_bytes", "int64", "size of the batches, also of segments whose offsets an"
-              " earlier one contains", "bytes", nullable=False, shown=Shown.WIDE),
-        Field("is_exact", "bool", "whether the log was counted completely", nullable=False,
-              shown=Shown.ALWAYS, alarms={"false": "yellow"}),
-    ),
-)  # fmt: skip
-"""The columns of `RecordCounts`, with a row per log."""
 
 COUNTS = np.dtype([(field.name, "=i8") for field in COUNT_SCHEMA.fields[2:-1]])
 """The record counts of a log: the columns of `COUNT_SCHEMA` that are counts."""

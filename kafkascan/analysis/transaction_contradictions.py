@@ -7,6 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkascan.analysis.analysis_schemas import CONTRADICTION_SCHEMA
 from kafkascan.format.arguments import require_type
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.times import age_text
@@ -19,7 +20,6 @@ from kafkascan.internal_topics.transaction_states import (
 from kafkascan.io.folders import FolderTree
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import partition_of
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import NO_PROBLEMS, Problems, Table, problem_of
 
 if TYPE_CHECKING:
@@ -27,26 +27,6 @@ if TYPE_CHECKING:
 
 Owner: TypeAlias = "dict[str, Any]"
 """The row of a transactional id."""
-
-CONTRADICTION_SCHEMA = Schema(
-    "contradictions",
-    (
-        Field("symbol", "string", "kind of the contradiction", nullable=False,
-              shown=Shown.ALWAYS),
-        TOPIC,
-        PARTITION,
-        Field("producer_id", "int64", "id of the producer", nullable=False, shown=Shown.ALWAYS),
-        Field("producer_epoch", "int16", "epoch of the producer", nullable=False,
-              shown=Shown.WIDE),
-        Field("first_offset", "int64", "offset of the transaction's first record",
-              nullable=False),
-        Field("last_timestamp", "time", "latest timestamp of its batches", shown=Shown.WIDE),
-        Field("transactional_id", "string", "transactional id with this producer id"),
-        Field("status", "string", "state of its transaction at the coordinator"),
-        Field("message", "string", "one sentence", nullable=False, shown=Shown.WIDE),
-    ),
-)  # fmt: skip
-"""The columns of `find_contradictions`."""
 
 UNKNOWN_PRODUCER = "UNKNOWN_PRODUCER"
 """Symbol of a contradiction: no transactional id has the producer id."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.analysis.analysis_schemas import TRANSACTION_SCHEMA
 from kafkascan.analysis.transaction_contradictions import (
     Coordinators,
     Owner,
@@ -30,64 +31,11 @@ from kafkascan.format.times import TimeLike, milliseconds_or_now, to_millisecond
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """Default of Kafka's ``transaction.max.timeout.ms``, which ``kafka-transactions`` uses."""
-
-
-TRANSACTION_SCHEMA = Schema(
-    "transactions",
-    (
-        TOPIC,
-        PARTITION,
-        Field("producer_id", "int64", "id of the producer", nullable=False, shown=Shown.ALWAYS),
-        Field("producer_epoch", "int16", "epoch of the producer", nullable=False,
-              shown=Shown.WIDE),
-        Field("state", "string", "open, aborted or committed", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("first_offset", "int64", "offset of its first record; -1 if it has none",
-              nullable=False),
-        Field("last_offset", "int64", "offset of its last record; -1 if it has none",
-              nullable=False),
-        Field("marker_offset", "int64", "offset of its marker; -1 if it is open", nullable=False,
-              shown=Shown.WIDE),
-        Field("last_stable_offset", "int64", "last stable offset after its marker; -1 if it is"
-              " open or empty", nullable=False, shown=Shown.WIDE),
-        Field("first_timestamp", "time", "earliest timestamp of its batches; none if it began"
-              " before the log does", shown=Shown.WIDE),
-        Field("last_timestamp", "time", "latest timestamp of its batches", shown=Shown.WIDE),
-        Field("batches", "int64", "its batches in the log, without the marker", nullable=False,
-              shown=Shown.WIDE),
-        Field("records", "int64", "its records in the log", nullable=False),
-        Field("size_in_bytes", "int64", "size of its batches in the log", "bytes",
-              nullable=False, shown=Shown.WIDE),
-        Field("coordinator_epoch", "int32", "epoch of the coordinator that wrote the marker",
-              nullable=False, shown=Shown.WIDE),
-        Field("age_ms", "int64", "time from the last batch of an open one to `age_at`", "ms"),
-        Field("age_at", "time", "time relative to which an open one is old", shown=Shown.WIDE),
-        Field("clock", "string", "what that time is: latest_write to the log, or now, which may"
-              " be given", shown=Shown.WIDE),
-        Field("transactional_id", "string", "transactional id of an open one, by"
-              " `__transaction_state` in the same data directory", shown=Shown.WIDE),
-        Field("coordinator_state", "string", "state of an open one at its coordinator; none if"
-              " `__transaction_state` in the same data directory does not contain its producer"),
-        Field("coordinator_age_ms", "int64", "time from the beginning of an Ongoing one there to"
-              " `age_at`", "ms", shown=Shown.WIDE),
-        Field("coordinator_timeout_ms", "int32", "time after which the coordinator aborts it",
-              "ms", shown=Shown.WIDE),
-        Field("is_hanging", "bool", "whether it is open for longer than the timeout, and its"
-              " coordinator does not have it as Ongoing within its own timeout",
-              nullable=False, alarms={"true": "yellow"}),
-        Field("is_empty", "bool", "whether there is only a marker", nullable=False,
-              shown=Shown.WIDE),
-        Field("command", "string", "command that aborts an open one; none while its coordinator"
-              " has it as Ongoing within its timeout", "command",
-              shown=Shown.BELOW),
-    ),
-)  # fmt: skip
-"""The columns of `Transactions`."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

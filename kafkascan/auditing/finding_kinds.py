@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+from kafkascan.auditing.audit_schemas import FINDING_SCHEMA
 from kafkascan.format.errors import CorruptLogError
 from kafkascan.format.findings import WORST_FIRST, Severity
 from kafkascan.format.texts import few_lines
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import UNREADABLE, AnyTable, Column, Problem, Problems
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
@@ -429,31 +430,6 @@ class LogFinding:
         place = "" if self.position is None else f" position {self.position}:"
         more = "" if self.count == 1 else f" ({self.count:,} times)"
         return f"{self.path}:{place} {self.severity}: {self.message}{more} [{self.symbol}]"
-
-
-FINDING_SCHEMA = Schema(
-    "findings",
-    (
-        Field("severity", "string", "note, warning or error", nullable=False, shown=Shown.ALWAYS,
-              alarms={"error": "red", "warning": "yellow"}),
-        Field("symbol", "string", "greppable name of the kind of finding", nullable=False,
-              shown=Shown.ALWAYS),
-        TOPIC,
-        PARTITION,
-        Field("file", "string", "file in the folder of the log; null, if it is about all of it",
-              "file"),
-        Field("position", "int64", "byte position of the first one in the file"),
-        Field("offset", "int64", "offset of the first one"),
-        Field("count", "int64", "how many there are", nullable=False),
-        Field("message", "string", "one sentence", nullable=False, shown=Shown.BELOW),
-        Field("command", "string", "a command of Kafka that does so", "command",
-              shown=Shown.BELOW),
-        Field("advice", "string", "what it causes, and what to do", nullable=False,
-              shown=Shown.BELOW),
-        Field("path", "string", "file or folder", "path", nullable=False, shown=Shown.WIDE),
-    ),
-)  # fmt: skip
-"""The columns of `Audit`, with a row per kind of finding and file."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
+    from kafkascan.batches.batch_schemas import (
+        ROLLUP_KEYS as ROLLUP_KEYS,
+    )
     from kafkascan.batches.columns import (
         COLUMN_NAMES as COLUMN_NAMES,
         BatchTable as BatchTable,
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
         KeptRange as KeptRange,
     )
     from kafkascan.batches.rollup import (
-        ROLLUP_KEYS as ROLLUP_KEYS,
         BatchRollup as BatchRollup,
     )
     from kafkascan.batches.scan import (
@@ -73,7 +75,8 @@ else:
             ],
             "resyncing.gaps": ["Gap"],
             "resyncing.kept_ranges": ["KeptRange"],
-            "rollup": ["ROLLUP_KEYS", "BatchRollup"],
+            "rollup": ["BatchRollup"],
+            "batch_schemas": ["ROLLUP_KEYS"],
             "scan": ["BatchIterator", "BatchScan", "iter_batches", "scan_batches", "OnCorrupt"],
             "summary": ["BatchSummary", "summarize"],
             "verify": ["verify_crcs"],

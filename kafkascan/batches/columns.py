@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.batches.batch_schemas import BATCH_SCHEMA
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import (
@@ -29,7 +30,6 @@ from kafkascan.format.layout import (
 from kafkascan.format.suggestions import suggestion
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io import result_memory
-from kafkascan.tables.schema import Field, Schema, Shown
 
 BatchTable: TypeAlias = NDArray[np.void]
 """An array of `BATCH_DTYPE`, shape (n,), such as ``scan.batches``."""
@@ -254,54 +254,6 @@ def as_datetime64(milliseconds: NDArray[np.int64]) -> NDArray[np.datetime64]:
     values[values == NO_TIMESTAMP] = np.iinfo(np.int64).min  # NaT
     return values.view("datetime64[ms]")
 
-
-_ALWAYS, _WIDE = Shown.ALWAYS, Shown.WIDE
-
-BATCH_SCHEMA = Schema(
-    "batches",
-    (
-        Field("position", "int64", "byte position in the segment", nullable=False, shown=_ALWAYS),
-        Field("base_offset", "int64", "offset of the first record", nullable=False, shown=_ALWAYS),
-        Field("batch_length", "int32", "size in bytes, less 12", nullable=False, shown=_WIDE),
-        Field("partition_leader_epoch", "int32", "epoch of the leader that appended it; -1 if it"
-              " is not known", nullable=False, shown=_WIDE),
-        Field("magic", "int8", "version of the message format: 0, 1 or 2", nullable=False,
-              shown=_WIDE),
-        Field("crc", "uint32", "stored checksum: CRC-32C, of magic 0 and 1 CRC-32", nullable=False,
-              shown=_WIDE),
-        Field("attributes", "int16", "bits of codec, timestamp type, transaction and control",
-              nullable=False, shown=_WIDE),
-        Field("last_offset_delta", "int32", "last offset, less the base offset", nullable=False,
-              shown=_WIDE),
-        Field("base_timestamp", "time", "timestamp of the first record, or the delete horizon",
-              shown=_WIDE),
-        Field("max_timestamp", "time", "latest timestamp of a record"),
-        Field("producer_id", "int64", "id of the producer; -1 without one", nullable=False),
-        Field("producer_epoch", "int16", "epoch of the producer; -1 without one", nullable=False,
-              shown=_WIDE),
-        Field("base_sequence", "int32", "sequence number of the first record; -1 without one",
-              nullable=False, shown=_WIDE),
-        Field("records_count", "int32", "number of records; -1 of a compressed message of magic 0"
-              " and 1", nullable=False, shown=_ALWAYS),
-        Field("last_offset", "int64", "offset of the last record, also if it was compacted away",
-              nullable=False, shown=_ALWAYS),
-        Field("next_offset", "int64", "offset after the last record", nullable=False, shown=_WIDE),
-        Field("size_in_bytes", "int64", "size in the file, header included", nullable=False,
-              shown=_ALWAYS),
-        Field("last_sequence", "int32", "sequence number of the last record; -1 without one",
-              nullable=False, shown=_WIDE),
-        Field("compression_type", "string", "codec of the records", nullable=False),
-        Field("timestamp_type", "string", "who set the timestamps: CreateTime or LogAppendTime",
-              nullable=False, shown=_WIDE),
-        Field("is_transactional", "bool", "whether it belongs to a transaction", nullable=False,
-              shown=_WIDE),
-        Field("is_control", "bool", "whether it contains control records", nullable=False,
-              shown=_WIDE),
-        Field("delete_horizon_ms", "time", "time from which on compaction may remove tombstones",
-              shown=_WIDE),
-    ),
-)  # fmt: skip
-"""The columns of a table of batches: stored ones in Kafka's order, then derived ones."""
 
 DERIVED: dict[str, Callable[[BatchTable], NDArray[Any]]] = {
     one.name: globals()[one.name]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.format.layout import COMPRESSION_MASK, CompressionType
-from kafkascan.tables.schema import COUNTS_BY_NAME, PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 
 _DAY_MS, _HOUR_MS = 86_400_000, 3_600_000
 _NO_TIME = -1
@@ -33,33 +32,6 @@ _NUMBERS: dict[str, Callable[[BatchTable], NDArray[Any]]] = {
     "day": _periods(_DAY_MS),
     "hour": _periods(_HOUR_MS),
 }
-
-ROLLUP_KEYS = tuple(_NUMBERS)
-"""What `BatchRollup` can group by; days and hours are those of ``max_timestamp``, in UTC."""
-
-ROLLUP_SCHEMA = Schema(
-    "totals",
-    (
-        TOPIC,
-        PARTITION,
-        SEGMENT,
-        Field("codec", "string", "codec of the batches", shown=Shown.ALWAYS),
-        Field("magic", "int8", "message format of the batches", shown=Shown.ALWAYS),
-        Field("producer", "int64", "producer id of the batches; -1 without one",
-              shown=Shown.ALWAYS),
-        Field("day", "string", "day of the max_timestamp, in UTC", shown=Shown.ALWAYS),
-        Field("hour", "string", "hour of the max_timestamp, in UTC", shown=Shown.ALWAYS),
-        Field("batches", "int64", "batches", nullable=False),
-        Field("records", "int64", "records of the batches whose headers contain a number",
-              nullable=False),
-        Field("uncounted_batches", "int64", "compressed messages of magic 0 and 1",
-              nullable=False),
-        Field("size", "int64", "size of the batches", "bytes", nullable=False),
-        Field("share", "float64", "their part of all bytes", nullable=False),
-        Field("codecs", COUNTS_BY_NAME, "batches by codec", nullable=False),
-    ),
-)  # fmt: skip
-"""The columns of totals: what the batches have in common, and their totals."""
 
 TOTALS = ("batches", "records", "uncounted_batches", "size")
 """The totals of `BatchRollup.rows`."""

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kafkascan.batches.arrow import batch_column, display_column, named_column
+from kafkascan.batches.batch_schemas import BATCH_SCHEMA
 from kafkascan.batches.columns import (
-    BATCH_SCHEMA,
     COLUMN_NAMES,
     BatchTable,
     as_datetime64,

@@ -11,43 +11,6 @@ from numpy.typing import NDArray
 from kafkascan._core import screening as _core
 from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.format.layout import CompressionType
-from kafkascan.tables.schema import COUNTS_BY_NAME, PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
-
-SEGMENT_SCHEMA = Schema(
-    "segments",
-    (
-        TOPIC,
-        PARTITION,
-        SEGMENT,
-        Field("size", "int64", "size of the file", "bytes", nullable=False, shown=Shown.ALWAYS),
-        Field("batches", "int64", "batches in the file", nullable=False, shown=Shown.ALWAYS),
-        Field("records", "int64", "records of the batches whose headers contain a number",
-              nullable=False),
-        Field("uncounted_batches", "int64", "compressed messages of magic 0 and 1, whose headers"
-              " do not contain the number of records", nullable=False, shown=Shown.WIDE),
-        Field("bad_checksums", "int64", "batches with a wrong checksum", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("first_offset", "int64", "base offset of the first batch"),
-        Field("last_offset", "int64", "last offset of the last batch"),
-        Field("first_timestamp", "time", "earliest timestamp of a batch's first record; later"
-              " records of a batch may be earlier", shown=Shown.WIDE),
-        Field("max_timestamp", "time", "latest timestamp of a batch", shown=Shown.WIDE),
-        Field("codecs", COUNTS_BY_NAME, "batches by codec", nullable=False),
-        Field("magics", COUNTS_BY_NAME, "batches by message format", nullable=False,
-              shown=Shown.WIDE),
-        Field("transactional_batches", "int64", "batches of transactions", nullable=False,
-              shown=Shown.WIDE),
-        Field("control_batches", "int64", "batches of control records", nullable=False,
-              shown=Shown.WIDE),
-        Field("end", "string", "how the file ends: CLEAN, TORN_TAIL, ZERO_TAIL or CORRUPT",
-              nullable=False, shown=Shown.ALWAYS,
-              alarms={"CORRUPT": "red", "TORN_TAIL": "yellow", "ZERO_TAIL": "yellow"}),
-        Field("valid_bytes", "int64", "bytes up to the end of the last batch", nullable=False,
-              shown=Shown.WIDE),
-        Field("trailing_bytes", "int64", "bytes after the last batch", nullable=False),
-    ),
-)  # fmt: skip
-"""What there is to know of a segment from its batch headers and checksums."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -30,7 +30,6 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io.folders import read_regular
 from kafkascan.io.stores.urls import as_path
-from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 
 # Findings of the same kind of error in one index, which are listed one by one.
 _MOST_LISTED = 1000
@@ -38,38 +37,6 @@ _MOST_LISTED = 1000
 # What `IndexScreen` finds right in one pass needs no masks.
 _SCREENED = {OFFSET_INDEX_ENTRY: "index", TIME_INDEX_ENTRY: "timeindex"}
 _NO_BYTES = np.empty(0, np.uint8)
-
-_INDEX_FIELDS = (
-    TOPIC,
-    PARTITION,
-    replace(SEGMENT, shown=Shown.WIDE),
-    Field("file", "string", "the index file", "file", nullable=False, shown=Shown.ALWAYS),
-    Field("entries", "int64", "its entries", shown=Shown.ALWAYS),
-    Field("size", "int64", "its size", "bytes", nullable=False),
-)
-
-INDEX_CHECK_SCHEMA = Schema(
-    "index_checks",
-    (
-        *_INDEX_FIELDS,
-        Field("errors", "int64", "entries that make readers miss records", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("warnings", "int64", "entries that a broker would not write", nullable=False),
-        Field("notes", "int64", "what is expected, such as the zeros of an active segment",
-              nullable=False),
-    ),
-)  # fmt: skip
-"""The columns of the verdicts on index files."""
-
-INDEX_BUILD_SCHEMA = Schema(
-    "built_indexes",
-    (
-        *_INDEX_FIELDS,
-        Field("verdict", "string", "same, differs or missing; written, if it was",
-              nullable=False, shown=Shown.ALWAYS, alarms={"differs": "red", "missing": "yellow"}),
-    ),
-)  # fmt: skip
-"""The columns of indexes that were built, and how the existing files compare."""
 
 
 def check_index(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import indexes as _core
 from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import (
     SENTENCES,
@@ -27,9 +28,6 @@ from kafkascan.io.stores.urls import as_path
 
 IndexEntries: TypeAlias = NDArray[np.void]
 """An array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
-
-DEFAULT_INTERVAL_BYTES = 4096
-"""Kafka's ``index.interval.bytes``."""
 
 _DTYPES = {
     "index": OFFSET_INDEX_ENTRY,

@@ -30,8 +30,6 @@ from kafkascan.tables.writers import (
     as_columns,
 )
 
-FORMATS = ("table", *TEXT_WRITERS)
-
 _TABLE_EXTENSIONS = ("", ".txt")
 
 
@@ -60,7 +58,7 @@ class RowOutput:
     Attributes
     ----------
     output_format : str
-        One of `FORMATS`, ``"parquet"``, or another name with `make_writer`.
+        ``"table"``, a format of `TEXT_WRITERS`, ``"parquet"``, or another name with `make_writer`.
     path : Path or None
         A file, which is replaced atomically; None is stdout.
     columns : tuple of str or None

@@ -26,6 +26,7 @@ from kafkascan._core.text_lines import (
     TEXT,
     LineForm,
 )
+from kafkascan.cli.shared_options import DECODED_AS
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Schema
@@ -269,16 +270,6 @@ def _to_json(message: Any) -> Any:
     if isinstance(message, list):
         return [_to_json(value) for value in message]
     return message if isinstance(message, (int, float, str, type(None))) else str(message)
-
-
-DECODED_AS = {
-    "groups": "__consumer_offsets",
-    "txns": "__transaction_state",
-    "share": "__share_group_state",
-    "metadata": "__cluster_metadata",
-    "remote": "__remote_log_metadata",
-}
-"""Names of Kafka's own topics in the option --decode."""
 
 
 @dataclass

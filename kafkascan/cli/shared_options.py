@@ -9,27 +9,24 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
-import numpy as np
 from click.shell_completion import CompletionItem
 from click.types import IntParamType
 
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
-from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
-from kafkascan.cli.run import FindingReport, Run
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.file_names import is_name_of_brokers
-from kafkascan.format.times import milliseconds_or_now, to_milliseconds
-from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.io.stores.urls import UrlPath, path_or_url
-from kafkascan.logs.log_dir import SegmentKinds
-from kafkascan.logs.queries.conditions import RowRange
-from kafkascan.logs.queries.segment_inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.tables.schema import Schema
-from kafkascan.tables.table import AnyTable
-from kafkascan.tables.writers import SortOrder
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.tables.table import AnyTable
+    from kafkascan.tables.writers import SortOrder
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
 _KCAT_OFFSET = re.compile(r"beginning|end|stored|-?[0-9]+|[se]@[0-9]+")
@@ -37,6 +34,9 @@ _THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 _MOST_SECONDS = 1 << 40  # what follows is far from any record
 _TIMES = "write 2025-11-23T10:00:00+01:00 (UTC without a zone), -1h, -7d or milliseconds"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+FORMATS = ("table", "json", "jsonl", "csv")
+"""The output formats; those of files have parquet, too."""
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -54,6 +54,10 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click
 
     def convert(self, value: Any, param: Any, context: Any) -> int:
         """Return milliseconds since the epoch."""
+        import numpy as np
+
+        from kafkascan.format.times import milliseconds_or_now, to_milliseconds
+
         ago = _AGO.fullmatch(value) if isinstance(value, str) else None
         if ago is not None:
             return milliseconds_or_now() - int(ago["count"]) * _UNITS[ago["unit"]]
@@ -71,6 +75,8 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click
 
 
 def _iso(time: np.datetime64) -> str:
+    import numpy as np
+
     return str(np.datetime_as_string(time, timezone="UTC"))
 
 
@@ -140,6 +146,8 @@ class SortColumn(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
 
     def convert(self, value: Any, param: Any, context: Any) -> SortOrder:
         """Return the order; an unknown column is an error."""
+        from kafkascan.tables.writers import SortOrder
+
         (column,) = self.known.convert((value.removeprefix("-"),), param, context)
         return SortOrder(column, value.startswith("-"))
 
@@ -151,6 +159,8 @@ class OffsetOrTime(click.ParamType):  # type: ignore[type-arg]  # as `InputPath`
 
     def convert(self, value: Any, param: Any, context: Any) -> int | np.datetime64:
         """Return an offset as an integer, and a time as a datetime64."""
+        import numpy as np
+
         if not isinstance(value, str):
             return int(value) if isinstance(value, int) else np.datetime64(value)
         if value.isascii() and value.isdecimal():
@@ -166,6 +176,8 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from 
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
         """Return the path; of a ``file://`` URL, that of the file."""
+        from kafkascan.io.stores.urls import UrlPath, path_or_url
+
         if value == "":
             self.fail("the path is empty", param, context)
         place = path_or_url(value)
@@ -183,6 +195,9 @@ class DiskPath(InputPath):
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
         """Return the path."""
+        from kafkascan.io.stores.stored_objects import shown_url
+        from kafkascan.io.stores.urls import UrlPath
+
         path = super().convert(value, param, context)
         if isinstance(path, UrlPath):
             place = shown_url(str(path))
@@ -310,6 +325,9 @@ def with_segments(command: Command) -> Command:
         drop_cache: bool | None,
         **arguments: Any,
     ) -> None:
+        from kafkascan.logs.log_dir import SegmentKinds
+        from kafkascan.logs.queries.segment_inputs import PartitionFilter, SegmentPaths
+
         include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
         start = 0 if all_files else None
         wanted = PartitionFilter(frozenset(topics), frozenset(partitions))
@@ -358,6 +376,8 @@ def with_partitions(command: Command) -> Command:
 
     @functools.wraps(command)
     def call(topics: tuple[str, ...], partitions: tuple[int, ...], **rest: Any) -> None:
+        from kafkascan.logs.queries.segment_inputs import PartitionFilter
+
         command(wanted=PartitionFilter(frozenset(topics), frozenset(partitions)), **rest)
 
     return declare(call, _TOPIC, _PARTITION)
@@ -450,6 +470,9 @@ def with_run(
             sort: SortOrder | None = None,
             **arguments: Any,
         ) -> None:
+            from kafkascan.cli.output import RowOutput, format_by_extension
+            from kafkascan.cli.run import Run
+
             chosen = output_format or format_by_extension(output_file)
             if chosen not in formats:
                 known = ", ".join(formats)
@@ -507,12 +530,13 @@ def table_command(
             run: Run,
             paths: Sequence[Path] = (),
             path: Path | None = None,
-            wanted: PartitionFilter = ALL_PARTITIONS,
+            wanted: PartitionFilter | None = None,
             **arguments: Any,
         ) -> None:
             def work(one: Path, report: FindingReport) -> AnyTable:
                 with usage_errors():
-                    found: AnyTable = read(wanted.select(one), report, **arguments)
+                    place = one if wanted is None else wanted.select(one)
+                    found: AnyTable = read(place, report, **arguments)
                 report.add_problems(found.problems)
                 return found
 
@@ -565,6 +589,8 @@ def with_row_options(rows: str, column: str, before: str, after: str) -> Decorat
             to_time: int | None,
             **arguments: Any,
         ) -> None:
+            from kafkascan.logs.queries.conditions import RowRange
+
             limits = RowRange(from_offset, to_offset, from_time, to_time)
             check_ranges(**limits._asdict())
             command(limits=limits, **arguments)
@@ -623,3 +649,19 @@ def interval_bytes(default: str | None = None) -> Decorator:
                   show_default=True if default is None else default,
                   help="Bytes of log between two index entries: the broker's"
                   " index.interval.bytes.")  # fmt: skip
+
+
+DECODED_AS = {
+    "groups": "__consumer_offsets",
+    "txns": "__transaction_state",
+    "share": "__share_group_state",
+    "metadata": "__cluster_metadata",
+    "remote": "__remote_log_metadata",
+}
+"""Names of Kafka's own topics in the option --decode."""
+
+ITEM_FORMS = ("text", "hex", "base64", "json")
+"""How keys and values of records may be shown."""
+
+TYPED = "auto"
+"""The form of items that are decoded by the schemas of a registry."""

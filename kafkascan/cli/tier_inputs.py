@@ -6,21 +6,21 @@ import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkascan.cli.run import FindingReport
 from kafkascan.cli.shared_options import (
     Command,
     InputPath,
     option,
 )
 from kafkascan.format.errors import NoLogsError
-from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.logs.log_dir import LogDir
-from kafkascan.logs.log_finding import find_log_dir
-from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.logs.log_dir import LogDir
+    from kafkascan.tiered.tier_listing import TieredLogs
 
 _SHOWN_TOPICS = 10
 
@@ -48,6 +48,8 @@ class TierOptions:
 
     def open(self, path: Path) -> TieredLogs:
         """Return the segments in remote storage; raise as `open_tiered`."""
+        from kafkascan.tiered.tier_listing import open_tiered
+
         return open_tiered(path, layout=self.layout or "auto", keys=self.keys)
 
     def find(self, path: Path) -> TieredLogs | None:
@@ -58,10 +60,14 @@ class TierOptions:
         ------
         As `open_tiered`.
         """
+        from kafkascan.tiered.tier_listing import TieredLogs
+
         found = self._logs_at(path)
         return found if isinstance(found, TieredLogs) else None
 
     def _logs_at(self, path: Path) -> LogDir | None:
+        from kafkascan.logs.log_finding import find_log_dir
+
         if self.is_given:
             return self.open(path)
         try:
@@ -78,6 +84,9 @@ class TierOptions:
 
     def logs_at(self, path: Path, report: FindingReport, cluster: Path | None) -> Path | LogDir:
         """Return remote storage, and note it; or else logs for which no cluster counts."""
+        from kafkascan.io.stores.stored_objects import shown_url
+        from kafkascan.tiered.tier_listing import TieredLogs
+
         tier = self._logs_at(path)
         if not isinstance(tier, TieredLogs):
             if cluster is not None:

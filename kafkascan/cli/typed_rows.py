@@ -2,21 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.shared_options import TYPED
 from kafkascan.logs.queries.row_windows import FoundRows
 from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ColumnDecoder, ColumnDecoders, ItemDecoding, ItemPlace
 from kafkascan.schemas.places import open_registry
-from kafkascan.schemas.registry import Registry
+from kafkascan.schemas.plain_json import json_values
+from kafkascan.schemas.registry import Registry, SchemaError
 from kafkascan.tables.table import Problems
 
-TYPED = "auto"
-"""The option's value for items that are decoded by the schemas of a registry."""
+
+INFERRED = "inferred"
+"""The option's value for the types of a sample."""
+
+
+def registry_decoders(
+    run: Run,
+    inputs: list[SegmentInput],
+    formats: Mapping[str, str],
+    place: str | None,
+    value_schema: str | None,
+    value_message: str,
+) -> dict[str, ColumnDecoders]:
+    """Return what decodes keys and values by a registry; nothing if they are not to be."""
+    typed = [name for name, kind in formats.items() if kind == TYPED]
+    if not typed and (place is not None or value_schema is not None or value_message):
+        raise click.UsageError("--registry and --value-schema need --value-as auto")
+    if value_message and value_schema is None:
+        raise click.UsageError("--value-message needs --value-schema")
+    if not typed or not inputs:
+        return {}
+    registry = open_registry_of(run, inputs, place)
+    found: dict[str, ColumnDecoders] = dict.fromkeys(typed, registry)
+    if value_schema is not None:
+        try:
+            found["value"] = registry.reader_named(value_schema, message=value_message)
+        except SchemaError as error:
+            raise click.UsageError(str(error)) from None
+    return found
+
+
+def json_decoders(formats: Mapping[str, str], place: str | None) -> dict[str, ColumnDecoders]:
+    """Return what decodes keys and values that are JSON into columns."""
+    if place is None:
+        return {}
+    found = [name for name, kind in formats.items() if kind == "json"]
+    if not found:
+        raise click.UsageError("--json-schema needs --value-as json or --key-as json")
+    try:
+        schema = None if place == INFERRED else Path(place).read_text("utf-8")
+        return dict.fromkeys(found, json_values(schema))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--json-schema {place}: {error}") from None
 
 
 def open_registry_of(run: Run, inputs: list[SegmentInput], place: str | None) -> Registry:

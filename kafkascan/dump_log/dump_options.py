@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkascan._core.text_lines import BIG_ENDIAN, HEX, TEXT
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class RecordText(NamedTuple):
@@ -44,7 +45,7 @@ class ItemDecoder(NamedTuple):
 
     def printed_sizes(self, sizes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return how many bytes of each item are printed; -1 remains the null."""
-        return sizes if self.size is None else np.minimum(sizes, np.int32(self.size))
+        return sizes if self.size is None else sizes.clip(max=self.size)
 
     def require_decodable(self, sizes: NDArray[np.int32]) -> None:
         """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from kafkascan.batches.arrow import batch_column, display_column, named_column
-from kafkascan.batches.columns import BATCH_SCHEMA, COLUMN_NAMES, join_tables, require_columns
+from kafkascan.batches.columns import COLUMN_NAMES, join_tables, require_columns
 from kafkascan.batches.small_plots import plot_amounts
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.layout import BATCH_DTYPE
@@ -23,6 +23,7 @@ from kafkascan.logs.log_chunks import (
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import no_logs, open_log_dir
 from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.log_schemas import LOG_BATCH_SCHEMA
 from kafkascan.logs.opened_logs import Log, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
@@ -32,8 +33,6 @@ from kafkascan.tables.table import AnyTable, Column, Problems
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOG_BATCH_SCHEMA = BATCH_SCHEMA.with_first((TOPIC, PARTITION, SEGMENT)).named("log_batches")
-"""The columns of `LogBatches`: those of `BATCH_SCHEMA`, and where a batch is."""
 
 PLACE_COLUMNS = (TOPIC.name, PARTITION.name, SEGMENT.name)
 """Columns of `LogBatches` that locate a batch."""

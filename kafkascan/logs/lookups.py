@@ -32,40 +32,10 @@ from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.queries.index_seek import read_entries
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile, segment_at
-from kafkascan.tables.schema import Field, Schema, Shown
 
 _ROWS_AT_ONCE = 4096
 # After a position from an index, few batches are read.
 _ROWS_AFTER_INDEX = 64
-
-
-_PATH = Field("path", "string", "path of the segment", "command", nullable=False,
-              shown=Shown.BELOW)  # fmt: skip
-_POSITION = Field("position", "int64", "byte position of the batch", nullable=False)
-
-BATCH_LOCATION_SCHEMA = Schema(
-    "batch_location",
-    (
-        _PATH,
-        _POSITION,
-        Field("size_in_bytes", "int64", "size of the batch", nullable=False),
-        Field("base_offset", "int64", "first offset of the batch", nullable=False),
-        Field("last_offset", "int64", "last offset of the batch", nullable=False),
-    ),
-)
-"""The fields of a `BatchLocation`."""
-
-RECORD_LOCATION_SCHEMA = Schema(
-    "record_location",
-    (
-        _PATH,
-        _POSITION,
-        Field("offset", "int64", "offset of the record", nullable=False),
-        Field("timestamp", "time", "timestamp of the record"),
-        Field("partition_leader_epoch", "int32", "leader epoch of the batch; null without one"),
-    ),
-)
-"""The fields of a `RecordLocation`."""
 
 
 @dataclass(frozen=True)

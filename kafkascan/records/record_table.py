@@ -20,8 +20,8 @@ from kafkascan.batches.arrow import (
     named_column,
     plain_column,
 )
+from kafkascan.batches.batch_schemas import BATCH_SCHEMA
 from kafkascan.batches.columns import (
-    BATCH_SCHEMA,
     COLUMN_NAMES,
     BatchTable,
     as_datetime64,
@@ -37,8 +37,9 @@ from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers, Gathered, Starts, starts_of_items
+from kafkascan.records.record_schemas import RECORD_SCHEMA
 from kafkascan.records.typed_items import selected
-from kafkascan.tables.schema import Field, Schema, Shown, require_pyarrow
+from kafkascan.tables.schema import Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, timestamp_column
 
 if TYPE_CHECKING:
@@ -262,23 +263,6 @@ def _pairs(
 
 
 DEFAULT_RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-
-RECORD_SCHEMA = Schema(
-    "records",
-    (
-        Field("offset", "int64", "offset of the record", nullable=False, shown=Shown.ALWAYS),
-        Field("timestamp", "time", "timestamp of the record", shown=Shown.ALWAYS),
-        Field("key", "binary", "key; null without one", shown=Shown.ALWAYS),
-        Field("value", "binary", "value; null of a tombstone", shown=Shown.ALWAYS),
-        Field("headers", "list<struct<key:string,value:binary>>", "headers, in order",
-              nullable=False),
-        Field("sequence", "int32", "sequence number of the record; -1 without one",
-              nullable=False, shown=Shown.WIDE),
-        Field("batch", "int32", "row of the record's batch in `RecordTable.batches`",
-              nullable=False, shown=Shown.WIDE),
-    ),
-)  # fmt: skip
-"""The columns of a table of records; those of `BATCH_SCHEMA` are also columns of it."""
 
 RECORD_COLUMN_NAMES = RECORD_SCHEMA.names
 """Columns of records. Every column of the batch table can be requested as well."""

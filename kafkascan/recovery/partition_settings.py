@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.broker_state.server_properties import ServerProperties
 from kafkascan.io.folders import DiskFolder

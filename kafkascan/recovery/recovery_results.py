@@ -13,7 +13,8 @@ from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import SegmentOverlap
 from kafkascan.recovery.loading.planned_files import Change
-from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
+from kafkascan.recovery.recovery_schemas import RECOVERY_SCHEMA, SALVAGE_SCHEMA
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import (
     NO_PROBLEMS,
     AnyTable,
@@ -120,31 +121,6 @@ class PartitionRecovery:
         left = len(self.changes) - len(self.applied)
         offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
         return f"{offsets}, {left} changes to make, {self.truncated_bytes} bytes to discard"
-
-
-RECOVERY_SCHEMA = Schema(
-    "recovery",
-    (
-        TOPIC,
-        PARTITION,
-        Field("log_start_offset", "int64", "first offset; null, if the log cannot be loaded"),
-        Field("log_end_offset", "int64", "offset after the last batch"),
-        Field("segments", "int64", "segments of the log", nullable=False, shown=Shown.WIDE),
-        Field("recovered", "int64", "segments that a broker recovers", nullable=False),
-        Field("truncated_bytes", "int64", "bytes that a broker discards", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("discarded_records", "int64", "of the records in these bytes, those of intact"
-              " batches, which `salvage` can copy", nullable=False, shown=Shown.ALWAYS),
-        Field("changes", "int64", "changes that a broker makes", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("changes_made", "int64", "of the changes, those that were made", nullable=False),
-        Field("findings", "int64", "what is wrong and stays, as a broker does not notice it",
-              nullable=False),
-        Field("error", "string", "why the log cannot be loaded, or why a change failed",
-              shown=Shown.BELOW),
-    ),
-)  # fmt: skip
-"""The columns of `Recovery`, with a row per partition."""
 
 
 @dataclass(repr=False)
@@ -297,37 +273,6 @@ class PartitionSalvage:
     def lost_bytes(self) -> int:
         """Sum of the sizes of all lost ranges."""
         return sum(segment.lost_bytes for segment in self.segments)
-
-
-_OUTCOMES = {"lost": "red"}
-
-SALVAGE_SCHEMA = Schema(
-    "salvage",
-    (
-        TOPIC,
-        PARTITION,
-        SEGMENT,
-        Field("outcome", "string", "lost, duplicate or repaired", nullable=False,
-              shown=Shown.ALWAYS, alarms=_OUTCOMES),
-        Field("symbol", "string", "greppable name of the damage, or the repaired field",
-              nullable=False),
-        Field("position", "int64", "byte position in the segment", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("size", "int64", "size of the range in bytes"),
-        Field("first_offset", "int64", "first offset of the range, by what is around it"),
-        Field("last_offset", "int64", "last offset of the range"),
-        Field("claimed_first_offset", "int64", "first offset, by its damaged header",
-              shown=Shown.WIDE),
-        Field("claimed_last_offset", "int64", "last offset, by its damaged header",
-              shown=Shown.WIDE),
-        Field("claimed_records", "int64", "number of records, by its damaged header",
-              shown=Shown.WIDE),
-        Field("zero_bytes", "int64", "bytes of the range that are zeros", shown=Shown.WIDE),
-        Field("reason", "string", "what is wrong, or what was repaired", nullable=False,
-              shown=Shown.BELOW),
-    ),
-)  # fmt: skip
-"""The columns of `Salvage`, with a row per range."""
 
 
 @dataclass(repr=False)

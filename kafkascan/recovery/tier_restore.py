@@ -37,7 +37,8 @@ from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import PartitionRecovery
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.recovery.recovery_schemas import RESTORE_SCHEMA
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable, Column, Problem, Problems, problem_of
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
 from kafkascan.tiered.tier_segments import TierProblem
@@ -88,27 +89,6 @@ class PartitionRestore:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     rebuilt: list[str] = field(default_factory=list)
     error: Exception | None = None
-
-
-RESTORE_SCHEMA = Schema(
-    "restore",
-    (
-        TOPIC,
-        Field("topic_id", "string", "id of the topic", shown=Shown.WIDE),
-        PARTITION,
-        Field("segments", "int64", "segments of the copy", nullable=False),
-        Field("size", "int64", "size of the segments", "bytes", nullable=False),
-        Field("start_offset", "int64", "first offset of the copy", nullable=False),
-        Field("end_offset", "int64", "offset after the last batch; null, if it is not known"
-              " without reading"),
-        Field("gaps", "int64", "ranges of offsets that no segment contains", nullable=False),
-        Field("rebuilt", "int64", "index files that were missing or wrong in remote storage",
-              nullable=False),
-        Field("destination", "string", "folder that was written", "path", shown=Shown.WIDE),
-        Field("error", "string", "why the partition was not copied", shown=Shown.BELOW),
-    ),
-)  # fmt: skip
-"""The columns of `Restore`, with a row per partition."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -22,8 +22,8 @@ from kafkascan.broker_state.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.broker_state.indexes import (
-    DEFAULT_INTERVAL_BYTES,
     IndexEntries,
     build_indexes,
     require_interval_bytes,

@@ -27,7 +27,8 @@ from kafkascan.schemas.registry import (
     SubjectVersion,
     version_of,
 )
-from kafkascan.schemas.registry_log import MAX_RECORD_SIZE, SCHEMAS_TOPIC, replay_registry
+from kafkascan.schemas.registry_log import MAX_RECORD_SIZE, replay_registry
+from kafkascan.schemas.registry_schemas import SCHEMAS_TOPIC
 from kafkascan.tables.table import NO_PROBLEMS
 
 DUMP_NAME = "registry.json"

@@ -15,7 +15,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import SchemaError as SchemaError
 from kafkascan.format.suggestions import suggestion
 from kafkascan.format.texts import with_escaped_bytes
-from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.schemas.registry_schemas import REGISTRY_SCHEMA
 from kafkascan.tables.table import Problem, Problems, Table, problem_lines
 
 if TYPE_CHECKING:
@@ -41,33 +41,6 @@ _GUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTRACT = ("metadata", "ruleSet")
 _LEVELS_ABOVE = 64
 _DEFAULT_CONTEXTS = ("", ".")
-
-REGISTRY_SCHEMA = Schema(
-    "schema_versions",
-    (
-        Field("subject", "string", "subject, with its context if that is not the default one",
-              nullable=False, shown=Shown.ALWAYS),
-        Field("version", "int32", "version of the subject", nullable=False, shown=Shown.ALWAYS),
-        Field("id", "int64", "id of the schema in the prefix of records; null for a schema that"
-              " only has a GUID", shown=Shown.ALWAYS),
-        Field("schema_type", "string", "AVRO, PROTOBUF or JSON", nullable=False),
-        Field("is_deleted", "bool", "whether the version is deleted, but can still be read by its"
-              " id (soft delete)", nullable=False),
-        Field("compatibility", "string", "compatibility level of the subject, or else of its"
-              " context, the default one of which is the registry; null if the log sets none"),
-        Field("mode", "string", "mode of the subject, or else of its context; null if the log sets"
-              " none", shown=Shown.WIDE),
-        Field("guid", "string", "GUID of the schema: the stored one, or the MD5 of a text without"
-              " references and rules", shown=Shown.WIDE),
-        Field("references", "list<struct<name:string,subject:string,version:int32>>",
-              "schemas that the text refers to, by the name it uses", nullable=False,
-              shown=Shown.WIDE),
-        Field("offset", "int64", "offset of the last record of the version", shown=Shown.WIDE),
-        Field("timestamp", "time", "time of that record"),
-        Field("schema", "string", "text of the schema", nullable=False, shown=Shown.WIDE),
-    ),
-)  # fmt: skip
-"""The columns of `Registry.to_table`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +391,13 @@ class Registry:
             which = "version" if version is None else f"version {version}"
             raise SchemaError(f"there is no {which} of the subject {subject!r}{hint}")
         return ReaderSchema(self, schema, message)
+
+    def reader_named(self, name: str, *, message: str = "") -> ReaderSchema:
+        """Return one schema by ``SUBJECT`` or ``SUBJECT:VERSION``; see `reader`."""
+        subject, _, version = name.rpartition(":")
+        if subject in self._versions and version.isdecimal():
+            return self.reader(subject, int(version), message=message)
+        return self.reader(name, message=message)
 
     def decoder(self, place: ItemPlace) -> ValueDecoder:
         """Return the decoder of the keys or values of a topic, for `read_records`."""

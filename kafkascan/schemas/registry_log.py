@@ -29,9 +29,6 @@ from kafkascan.schemas.registry import (
 )
 from kafkascan.tables.table import Problem, Problems
 
-SCHEMAS_TOPIC = "_schemas"
-"""The default name of the topic in Confluent's registry, Karapace and Redpanda."""
-
 UNKNOWN_KEYTYPE = "UNKNOWN_KEYTYPE"
 """Symbol of a problem: a record about something else than schemas and their settings."""
 

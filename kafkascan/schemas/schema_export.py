@@ -12,24 +12,11 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.schemas.places import DUMP_NAME, TYPES_BY_EXTENSION
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
-from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.schemas.registry_schemas import EXPORT_SCHEMA
 from kafkascan.tables.table import Table
 
 REQUESTS_NAME = "import.jsonl"
 """File of an exported folder with the requests that restore a registry, one a line, in order."""
-
-EXPORT_SCHEMA = Schema(
-    "schema_export",
-    (
-        Field("subject", "string", "subject of the version", nullable=False, shown=Shown.ALWAYS),
-        Field("version", "int32", "version of the subject", nullable=False, shown=Shown.ALWAYS),
-        Field("id", "int64", "id of the schema; null for a schema that only has a GUID"),
-        Field("is_deleted", "bool", "whether the version is soft-deleted", nullable=False),
-        Field("file", "string", "file of the text, in the folder", "file", nullable=False,
-              shown=Shown.ALWAYS),
-    ),
-)  # fmt: skip
-"""The columns of the result of `export_schemas`."""
 
 _EXTENSIONS = {kind: extension for extension, kind in TYPES_BY_EXTENSION.items()}
 # Most file systems limit a name to 255 bytes.

@@ -19,8 +19,7 @@ from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.framing import FRAMING_NAMES, FrameReader, Part
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
-from kafkascan.schemas.registry_log import SCHEMAS_TOPIC
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.schemas.registry_schemas import SCHEMAS_TOPIC, USAGE_SCHEMA
 from kafkascan.tables.table import Problem, Problems, Table
 
 TOO_MANY_PRODUCERS = "TOO_MANY_PRODUCERS"
@@ -28,32 +27,6 @@ TOO_MANY_PRODUCERS = "TOO_MANY_PRODUCERS"
 
 MOST_PRODUCERS = 1_000
 """Producer ids in a row."""
-
-USAGE_SCHEMA = Schema(
-    "schema_usage",
-    (
-        TOPIC,
-        PARTITION,
-        Field("subject", "string", "subject of the schema: that of the topic, if it has the schema;"
-              " null without a known schema", shown=Shown.ALWAYS),
-        Field("version", "int32", "version of that subject", shown=Shown.ALWAYS),
-        Field("id", "int64", "id of the schema"),
-        Field("schema_type", "string", "AVRO, PROTOBUF or JSON", shown=Shown.WIDE),
-        Field("framing", "string", "how the records name the schema: confluent, apicurio, glue,"
-              " glue_zlib or header; or why it is unknown: null, no_prefix, unknown_id, ambiguous"
-              " or bad_header", nullable=False, shown=Shown.ALWAYS),
-        Field("records", "int64", "records, also aborted ones", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("first_offset", "int64", "offset of the first of them", nullable=False),
-        Field("last_offset", "int64", "offset of the last of them", nullable=False,
-              shown=Shown.WIDE),
-        Field("first_timestamp", "time", "earliest timestamp", shown=Shown.WIDE),
-        Field("last_timestamp", "time", "latest timestamp"),
-        Field("producer_ids", "list<int64>", "ids of the producers; those that are not idempotent"
-              " have none", nullable=False),
-    ),
-)  # fmt: skip
-"""The columns of the result of `read_schema_usage`."""
 
 _COLUMNS = ("offset", "timestamp", "headers", "producer_id")
 _RECORDS_AT_ONCE = 1 << 16

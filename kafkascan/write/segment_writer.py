@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from kafkascan.broker_state.checkpoints import PartitionMetadata, partition_metadata_file
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.errors import SegmentWriterError
 from kafkascan.io.atomic_files import adopt_folder
 from kafkascan.io.sources import SourceLike, borrowed_source

@@ -5,10 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 
+import click
 import pytest
 
+from kafkascan.cli.record_cells import DECODERS
+from kafkascan.cli.shared_options import FORMATS, TYPED
 from kafkascan.cli.verb_table import VERBS
+from kafkascan.cli.verbs import record_commands, rewrite_commands, state_commands
+from kafkascan.format.layout import CompressionType
+from kafkascan.internal_topics.consumer_groups import Groups
+from kafkascan.internal_topics.metadata.metadata_reading import Metadata
+from kafkascan.internal_topics.remote_segments import RemoteSegments
+from kafkascan.internal_topics.share_states import ShareState
+from kafkascan.internal_topics.transaction_states import TransactionStates
+from kafkascan.tables.writers import TEXT_WRITERS
 from tests.support.command_line import DATA
 from tests.support.paths import GOLDEN
 from tests.support.waiting import HANG_SECONDS
@@ -24,6 +36,8 @@ print(*sys.modules, file=sys.stderr)
 """
 
 
+# Commands of groups.
+SUBCOMMANDS = ("index check", "schemas list", "schemas usage", "schemas export", "spark export")
 # What no command needs that reads a log and prints its rows; a notebook, a store, a terminal's
 # progress, a wrong name, an archive or damage does.
 UNNEEDED = {
@@ -80,6 +94,33 @@ def test_the_program_says_what_it_is_without_numpy(option: str) -> None:
     output, has_numpy = started(option)
     assert output
     assert not has_numpy
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *SUBCOMMANDS])
+def test_the_help_of_a_command_is_printed_without_numpy(verb: str) -> None:
+    output, has_numpy = started(*verb.split(), "--help")
+    assert output.startswith(f"Usage: kafkascan {verb} ")
+    assert not has_numpy
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        (state_commands.groups, Groups.schemas),
+        (state_commands.txn_state, [*TransactionStates.schemas, "contradictions"]),
+        (state_commands.share_state, ShareState.schemas),
+        (state_commands.metadata, [*Metadata.schemas, "changes"]),
+        (state_commands.remote_segments, RemoteSegments.schemas),
+        (rewrite_commands.convert, [one.display_name for one in CompressionType]),
+        (record_commands.records, [*DECODERS, TYPED]),
+    ],
+)
+def test_choices_of_options_are_what_the_library_has(
+    command: click.Command, answer: Iterable[str]
+) -> None:
+    choices = [one.type.choices for one in command.params if isinstance(one.type, click.Choice)]
+    assert set(answer) in map(set, choices)
+    assert FORMATS == ("table", *TEXT_WRITERS)
 
 
 def test_completion_of_commands_loads_no_numpy() -> None:

@@ -16,20 +16,20 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kafkascan.analysis.codec_advice import ADVICE_SCHEMA
-from kafkascan.analysis.diff import DIFF_SCHEMA
-from kafkascan.analysis.producer_census import PRODUCER_SCHEMA
-from kafkascan.analysis.record_counts import COUNT_SCHEMA
-from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
-from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
-from kafkascan.broker_state.index_checks import INDEX_BUILD_SCHEMA, INDEX_CHECK_SCHEMA
+from kafkascan.analysis.analysis_schemas import (
+    ADVICE_SCHEMA,
+    COUNT_SCHEMA,
+    DIFF_SCHEMA,
+    PRODUCER_SCHEMA,
+    TRANSACTION_SCHEMA,
+)
+from kafkascan.auditing.audit_schemas import FINDING_SCHEMA
+from kafkascan.broker_state.index_schemas import INDEX_BUILD_SCHEMA, INDEX_CHECK_SCHEMA
 from kafkascan.cli.verbs.record_commands import DEFAULT_COLUMNS, LISTED_SCHEMA
 from kafkascan.cli.verbs.segment_commands import DEFAULT_BATCH_SCHEMA, INFO_SCHEMA, VERIFY_SCHEMA
-from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
-from kafkascan.recovery.tier_restore import RESTORE_SCHEMA
-from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
-from kafkascan.schemas.registry import REGISTRY_SCHEMA
-from kafkascan.schemas.usage import USAGE_SCHEMA
+from kafkascan.recovery.recovery_schemas import RECOVERY_SCHEMA, RESTORE_SCHEMA, SALVAGE_SCHEMA
+from kafkascan.rewrite.rewrite_schemas import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
+from kafkascan.schemas.registry_schemas import REGISTRY_SCHEMA, USAGE_SCHEMA
 from kafkascan.tables.schema import Schema, Shown
 from tests.support.command_line import DATA, KILLED, rows, run
 from tests.support.paths import GOLDEN

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from kafkascan.cli.terminal import stdout_for_values
-from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import (
     ITEM_DECODERS,
     PRINT_TEXT,
@@ -221,6 +220,8 @@ def _dump(files: list[str], options: DumpOptions, name: str) -> None:
 
             dump_as_json(files, options, output.write)
         else:
+            from kafkascan.dump_log.dump_files import dump_files
+
             dump_files(files, options, output.write, sys.stderr.write)
     finally:
         output.flush()

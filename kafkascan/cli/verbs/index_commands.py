@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 import kafkascan as ks
-from kafkascan.batches.columns import join_tables
-from kafkascan.broker_state.index_checks import (
-    INDEX_BUILD_SCHEMA,
-    INDEX_CHECK_SCHEMA,
-    check_parsed_index,
-    parse_index_file,
-)
-from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
+from kafkascan.broker_state.index_schemas import INDEX_BUILD_SCHEMA, INDEX_CHECK_SCHEMA
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
     PATH,
@@ -31,11 +22,16 @@ from kafkascan.cli.shared_options import (
     with_segments,
 )
 from kafkascan.format.file_names import sibling_name
-from kafkascan.io.atomic_files import AtomicFile, sync_folder
-from kafkascan.logs.lookups import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
-from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+from kafkascan.logs.log_schemas import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
 from kafkascan.tables.schema import Field, Schema, Shown
-from kafkascan.tables.table import Table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+    from kafkascan.tables.table import Table
 
 _CHECKED = ("index", "timeindex", "txnindex")
 
@@ -52,7 +48,7 @@ _LEADER_EPOCHS = "leader-epoch-checkpoint"
 # Files of properties, which are one row.
 _PROPERTIES: dict[str, Callable[[Path], Any]] = {
     "partition.metadata": lambda path: vars(ks.broker_state.read_partition_metadata(path)),
-    "meta.properties": ks.broker_state.read_meta_properties,
+    "meta.properties": lambda path: ks.broker_state.read_meta_properties(path),
     ".kafka_cleanshutdown": lambda path: vars(ks.broker_state.read_clean_shutdown(path)),
 }
 
@@ -109,6 +105,8 @@ def show(run: Run, path: Path) -> None:
 
 def _table_of(columns: dict[str, list[Any]]) -> Table:
     """Return columns as a table: the fields of a file of properties have any name."""
+    from kafkascan.tables.table import Table
+
     fields = []
     for name, values in columns.items():
         known = next((one for one in values if one is not None), 0)
@@ -134,6 +132,9 @@ def check(run: Run, segments: SegmentPaths) -> None:
 
     def check_all(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
         # A broker appends to the log first: the log must be opened after its indexes were read.
+        from kafkascan.batches.columns import join_tables
+        from kafkascan.cli.run import scan
+
         found = (one.segment.read_sibling(kind) for kind in _CHECKED)
         indexes = [index for index in found if index is not None]
         with one.open() as log:
@@ -149,6 +150,9 @@ def check(run: Run, segments: SegmentPaths) -> None:
 def _checked(
     path: Path, data: bytes, batches: NDArray[np.void], report: FindingReport
 ) -> dict[str, Any]:
+    from kafkascan.broker_state.index_checks import check_parsed_index, parse_index_file
+    from kafkascan.cli.run import READ_ERRORS
+
     counts = dict.fromkeys(ks.Severity, 0)
     entries = None
     try:
@@ -196,6 +200,9 @@ def build(
         raise click.UsageError("--write and --output cannot be combined")
 
     def build_both(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
+        from kafkascan.batches.columns import join_tables
+        from kafkascan.cli.run import scan
+
         name = ks.format.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
@@ -227,6 +234,8 @@ def build(
 
 def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
     """Return the directory to write index files to; None writes none."""
+    from kafkascan.io.atomic_files import sync_folder
+
     if output is None:
         return one.path.parent if write else None
     folder = output / one.path.resolve().parent.name
@@ -243,6 +252,8 @@ def _built(
     folder: Path | None,
     report: FindingReport,
 ) -> dict[str, Any]:
+    from kafkascan.io.atomic_files import AtomicFile
+
     name = sibling_name(one.path.name, kind)
     assert name is not None
     existing, data = one.segment.read_sibling(kind), entries.tobytes()

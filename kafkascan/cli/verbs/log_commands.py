@@ -6,20 +6,21 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 import kafkascan as ks
-from kafkascan.analysis.codec_advice import ADVICE_SCHEMA, DEFAULT_CHOICES
-from kafkascan.analysis.diff import DIFF_SCHEMA
-from kafkascan.analysis.producer_census import PRODUCER_SCHEMA
-from kafkascan.analysis.record_counts import COUNT_SCHEMA
-from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
-from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
+from kafkascan.analysis.analysis_schemas import (
+    ADVICE_SCHEMA,
+    COUNT_SCHEMA,
+    DEFAULT_CHOICES,
+    DIFF_SCHEMA,
+    PRODUCER_SCHEMA,
+    TRANSACTION_SCHEMA,
+)
+from kafkascan.auditing.audit_schemas import FINDING_SCHEMA
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from kafkascan.cli.output import RowOutput
-from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
     JSON_REPORT,
@@ -41,11 +42,11 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
-from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.logs.log_dir import LogDir
-from kafkascan.logs.queries.segment_inputs import PartitionFilter
-from kafkascan.tables.table import AnyTable
-from kafkascan.tiered.tier_listing import TieredLogs
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.tables.table import AnyTable
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
 _LISTED = 10
@@ -93,8 +94,12 @@ def audit(
     data directories are findings. Of remote storage, objects and manifests are checked, too. Exit
     code 1: there are warnings or errors, not only notes.
     """
+    from kafkascan.cli.run import FindingReport
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
+        from kafkascan.logs.log_dir import LogDir
+        from kafkascan.tiered.tier_listing import TieredLogs
+
         logs: Any = tier_options.logs_at(path, report, options["cluster"])
         if isinstance(logs, LogDir) and not isinstance(logs, TieredLogs):
             logs = wanted.partitions(logs)
@@ -239,6 +244,8 @@ def diff(
     segment files, URLs of them, or files of fingerprints. In directories and archives, only the
     segments that a broker would load are read. Records are not read.
     """
+    from kafkascan.cli.output import RowOutput
+
     if (right is None) == (save is None):
         raise click.UsageError("give RIGHT to compare with, or --save FILE")
     if save is not None:
@@ -342,6 +349,10 @@ def report(path: Path, output: Path | None, **options: Any) -> None:
     file, or a URL of one. In directories and archives, only the segments that a broker would
     load are read.
     """
+    from kafkascan.cli.output import RowOutput
+    from kafkascan.cli.run import Run
+    from kafkascan.io.stores.stored_objects import shown_url
+
     if output is None:
         command = f"kafkascan report {shlex.quote(shown_url(str(path)))} -o report.html"
         raise click.UsageError(f"-o FILE is missing:\n    {command}")

@@ -6,34 +6,18 @@ import os
 import re
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from kafkascan.batches.arrow import NAMED_CODES, named_codes
-from kafkascan.batches.columns import BATCH_SCHEMA
-from kafkascan.cli.output import RowOutput
-from kafkascan.cli.record_cells import (
-    DECODED_AS,
-    DECODERS,
-    RecordTemplate,
-    TemplateWriter,
-    UndecodedRecords,
-    decode_control_records,
-    decode_messages,
-    header_column,
-    item_column,
-    shown_headers,
-    shown_items,
-)
-from kafkascan.cli.row_reading import find_rows, open_rows, with_sample
-from kafkascan.cli.run import FindingReport, Run
+from kafkascan.batches.batch_schemas import BATCH_SCHEMA
 from kafkascan.cli.shared_options import (
+    DECODED_AS,
     ISOLATION,
+    ITEM_FORMS,
     NATURAL,
     POSITIVE,
+    TYPED,
     Decorator,
     Integer,
     option,
@@ -41,21 +25,7 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
-from kafkascan.cli.table_text import TableWriter
-from kafkascan.cli.typed_rows import TYPED, TypedRows, open_registry_of
-from kafkascan.format.texts import with_escaped_bytes
-from kafkascan.io.concurrency import group_by_bytes
-from kafkascan.logs.queries.conditions import RowRange
-from kafkascan.logs.queries.row_queries import RecordQuery
-from kafkascan.logs.queries.row_windows import FoundRows
-from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
-from kafkascan.logs.reading import Isolation
-from kafkascan.records.read_options import Control
-from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
-from kafkascan.records.typed_items import ColumnDecoders
-from kafkascan.schemas.plain_json import json_values
-from kafkascan.schemas.registry import SchemaError
-from kafkascan.schemas.value_texts import PrintedValues
+from kafkascan.records.record_schemas import RECORD_SCHEMA
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -63,8 +33,20 @@ from kafkascan.tables.schema import (
     Schema,
     require_pyarrow,
 )
-from kafkascan.tables.text_columns import Repeated, TextColumn
-from kafkascan.tables.writers import ParquetWriter, Writer
+
+if TYPE_CHECKING:
+    from kafkascan.cli.output import RowOutput
+    from kafkascan.cli.record_cells import RecordTemplate, UndecodedRecords
+    from kafkascan.cli.run import Run
+    from kafkascan.logs.queries.conditions import RowRange
+    from kafkascan.logs.queries.row_queries import RecordQuery
+    from kafkascan.logs.queries.row_windows import FoundRows
+    from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+    from kafkascan.logs.reading import Isolation
+    from kafkascan.records.read_options import Control
+    from kafkascan.records.record_table import RecordTable
+    from kafkascan.tables.text_columns import TextColumn
+    from kafkascan.tables.writers import Writer
 
 # `batch` is an index into a table that users of the command line do not see.
 LISTED_SCHEMA = (
@@ -72,8 +54,6 @@ LISTED_SCHEMA = (
     .with_last(BATCH_SCHEMA)
     .with_first((TOPIC, PARTITION, SEGMENT))
 )
-INFERRED_TYPES = "inferred"
-"""The option's value for the types of a sample."""
 DEFAULT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 # Limits of one chunk that is shown or exported: records, and bytes of keys, values and headers.
@@ -90,6 +70,10 @@ def _chunks(
     found: FoundRows[RecordTable], max_records: int, max_bytes: int
 ) -> FoundRows[RecordTable]:
     """Split tables into chunks, as a small batch may contain millions of records."""
+    import numpy as np
+
+    from kafkascan.io.concurrency import group_by_bytes
+
     for one, table in found:
         costs = np.zeros(len(table), np.int64)
         for name in ("key_size", "value_size"):
@@ -122,6 +106,8 @@ class Template(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
 
     def convert(self, value: Any, param: Any, context: Any) -> RecordTemplate:
         """Return the parsed string."""
+        from kafkascan.cli.record_cells import RecordTemplate
+
         try:
             return RecordTemplate.parse(value)
         except ValueError as error:
@@ -140,7 +126,7 @@ class HeaderCondition(click.ParamType):  # type: ignore[type-arg]  # as `NameLis
 
 
 def _decoding_option(item: str) -> Decorator:
-    return option(f"--{item}-as", type=(*DECODERS, TYPED), default="text",
+    return option(f"--{item}-as", type=(*ITEM_FORMS, TYPED), default="text",
                   help=f"Show {item}s as UTF-8 text, hex, base64 or JSON; or (auto) decode each by"
                   " the schema that its prefix or header names. As text, a byte that is not UTF-8"
                   " is shown as \\xff. Parquet contains bytes, or decoded columns.")  # fmt: skip
@@ -174,6 +160,9 @@ def _decoding_option(item: str) -> Decorator:
     help="Decode values into the columns of this schema. By default, into those of the newest"
     " version of the subject TOPIC-value.",
 )
+@option("--value-message NAME", default="",
+        help="The Protobuf message of the values, by its full name, if the schema has several. By"
+        " default, that of the first records.")  # fmt: skip
 @option(
     "--json-schema inferred|FILE",
     help="With --key-as json and --value-as json, decode into columns: those of a JSON Schema, or"
@@ -217,6 +206,7 @@ def records(
     value_as: str,
     registry: str | None,
     value_schema: str | None,
+    value_message: str,
     json_schema: str | None,
     limits: RowRange,
     key: str | None,
@@ -239,6 +229,12 @@ def records(
     --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
     --isolation read_committed, it follows the last stable offset.
     """
+    from kafkascan.cli.record_cells import RecordTemplate, UndecodedRecords
+    from kafkascan.cli.row_reading import find_rows, open_rows, with_sample
+    from kafkascan.cli.typed_rows import TypedRows, json_decoders, registry_decoders
+    from kafkascan.logs.queries.row_queries import RecordQuery
+    from kafkascan.tables.writers import ParquetWriter
+
     if key_delimiter is not None:
         if template is not None:
             raise click.UsageError("--template and --key-delimiter cannot be combined")
@@ -261,8 +257,8 @@ def records(
         decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
     )
     decoders = {
-        **_decoders(run, inputs, formats, registry, value_schema),
-        **_json_decoders(formats, json_schema),
+        **registry_decoders(run, inputs, formats, registry, value_schema, value_message),
+        **json_decoders(formats, json_schema),
     }
     if decoders:
         query = replace(query, also_read=("headers", "key", "value"))
@@ -289,51 +285,10 @@ def records(
     _report_undecoded(run, undecoded)
 
 
-def _decoders(
-    run: Run,
-    inputs: list[SegmentInput],
-    formats: dict[str, str],
-    place: str | None,
-    value_schema: str | None,
-) -> dict[str, ColumnDecoders]:
-    """Return what decodes keys and values by their schemas; nothing if they are not to be."""
-    typed = [name for name, kind in formats.items() if kind == TYPED]
-    if not typed or not inputs:
-        if place is not None or value_schema is not None:
-            raise click.UsageError("--registry and --value-schema need --value-as auto")
-        return {}
-    registry = open_registry_of(run, inputs, place)
-    found: dict[str, ColumnDecoders] = dict.fromkeys(typed, registry)
-    if value_schema is not None:
-        subject, colon, version = value_schema.rpartition(":")
-        is_numbered = bool(colon) and version.isdecimal()
-        try:
-            found["value"] = (
-                registry.reader(subject, int(version))
-                if is_numbered
-                else registry.reader(value_schema)
-            )
-        except SchemaError as error:
-            raise click.UsageError(str(error)) from None
-    return found
-
-
-def _json_decoders(formats: dict[str, str], place: str | None) -> dict[str, ColumnDecoders]:
-    """Return what decodes keys and values that are JSON into columns."""
-    if place is None:
-        return {}
-    found = [name for name, kind in formats.items() if kind == "json"]
-    if not found:
-        raise click.UsageError("--json-schema needs --value-as json or --key-as json")
-    try:
-        schema = None if place == INFERRED_TYPES else Path(place).read_text("utf-8")
-        return dict.fromkeys(found, json_values(schema))
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"--json-schema {place}: {error}") from None
-
-
 def _templated(output: RowOutput, template: RecordTemplate) -> RowOutput:
     """Return an output that prints records by a template."""
+    from kafkascan.cli.record_cells import TemplateWriter
+
     if output.output_format != "table" or output.columns is not None or output.is_wide:
         raise click.UsageError("a template cannot be combined with --format, --columns or --wide")
     writer = partial(TemplateWriter, template=template)
@@ -342,6 +297,8 @@ def _templated(output: RowOutput, template: RecordTemplate) -> RowOutput:
 
 def _reporting_none(run: Run, found: FoundRows[RecordTable], key: str) -> FoundRows[RecordTable]:
     """Yield the records with a key; if there are none, that is a finding."""
+    from kafkascan.cli.run import FindingReport
+
     is_empty = True
     for one, table in found:
         is_empty = False
@@ -353,6 +310,8 @@ def _reporting_none(run: Run, found: FoundRows[RecordTable], key: str) -> FoundR
 
 
 def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:
+    from kafkascan.cli.run import FindingReport
+
     report = FindingReport()
     if undecoded.topic is not None and undecoded.count:
         report.add(
@@ -364,6 +323,8 @@ def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:
 
 def _arrow_table(one: SegmentInput, table: RecordTable, schema: Schema) -> Any:
     """Return records as an Arrow table, in the types of the schema."""
+    from kafkascan.format.texts import with_escaped_bytes
+
     pa = require_pyarrow()
     stored = table.arrow_table([name for name in schema.names if name not in one.labels])
     columns = {}
@@ -390,6 +351,20 @@ def _to_columns(
     undecoded: UndecodedRecords,
     writer: Writer,
 ) -> dict[str, TextColumn]:
+    from kafkascan.batches.arrow import NAMED_CODES, named_codes
+    from kafkascan.cli.record_cells import (
+        TemplateWriter,
+        decode_control_records,
+        decode_messages,
+        header_column,
+        item_column,
+        shown_headers,
+        shown_items,
+    )
+    from kafkascan.cli.table_text import TableWriter
+    from kafkascan.schemas.value_texts import PrintedValues
+    from kafkascan.tables.text_columns import Repeated
+
     columns: dict[str, Any] = {}
     in_cells = isinstance(writer, TableWriter)
     items, headers = (shown_items, shown_headers) if in_cells else (item_column, header_column)

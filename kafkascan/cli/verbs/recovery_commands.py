@@ -5,15 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 import kafkascan as ks
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.exit_codes import EXIT_UNREADABLE
-from kafkascan.cli.output import RowOutput
-from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     JSON_REPORT,
     NATURAL,
@@ -27,11 +25,14 @@ from kafkascan.cli.shared_options import (
     with_dry_run,
     with_run,
 )
-from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
+from kafkascan.recovery.recovery_schemas import RECOVERY_SCHEMA, SALVAGE_SCHEMA
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport, Run
 
 # Changes of one kind that are listed one by one.
 _LISTED = 3
-_Changes: TypeAlias = list[tuple[ks.recovery.PartitionRecovery, ks.recovery.Change]]
+_Changes: TypeAlias = "list[tuple[ks.recovery.PartitionRecovery, ks.recovery.Change]]"
 _DONE = {"truncate": "truncated", "delete": "deleted", "split": "split"}
 
 
@@ -165,6 +166,8 @@ def _recovery_reports(
 
 def _discarded(made: _Changes) -> FindingReport:
     """Return the parts of logs that were discarded; preallocated zeros are a note."""
+    from kafkascan.cli.run import FindingReport
+
     report = FindingReport()
     for log, change in made:
         if change.shortens_log:
@@ -178,6 +181,8 @@ def _discarded(made: _Changes) -> FindingReport:
 
 def _shortened(left: _Changes) -> FindingReport:
     """Return the changes that discard a part of a log, or split one."""
+    from kafkascan.cli.run import FindingReport
+
     report = FindingReport()
     for log, change in left:
         if change.shortens_log:
@@ -202,6 +207,8 @@ def _loss(lost: ks.recovery.DiscardedRange | None, verb: str) -> str:
 
 def _salvage_hint(result: ks.recovery.Recovery, left: _Changes) -> FindingReport:
     """Return the command that keeps intact batches which the remaining changes discard."""
+    from kafkascan.cli.run import FindingReport
+
     report = FindingReport()
     logs = {log.path: log for log, change in left if change.name in log.discarded}
     records = sum(log.discarded_records for log in logs.values())
@@ -218,6 +225,8 @@ def _salvage_hint(result: ks.recovery.Recovery, left: _Changes) -> FindingReport
 
 def _verdict(result: ks.recovery.Recovery, *, write: bool) -> FindingReport:
     """Return whether changes were made, and how many."""
+    from kafkascan.cli.run import FindingReport
+
     report = FindingReport()
     changes = sum(len(one.changes) for one in result.partitions)
     made = sum(len(one.applied) for one in result.partitions)
@@ -231,6 +240,8 @@ def _verdict(result: ks.recovery.Recovery, *, write: bool) -> FindingReport:
 
 def _other_changes(left: _Changes, listed: int) -> FindingReport:
     """Return the other changes, by kind; those of a frequent kind are counted."""
+    from kafkascan.cli.run import FindingReport
+
     kinds: dict[tuple[str, str, str], list[str]] = {}
     for log, change in left:
         if not change.shortens_log:
@@ -259,6 +270,8 @@ def _line(folder: Path, change: ks.recovery.Change, action: str) -> str:
 
 def _notes(result: ks.recovery.Recovery) -> FindingReport:
     """Return what was not read, and the state of the data directories."""
+    from kafkascan.cli.run import FindingReport
+
     notes = []
     unverified = [segment for one in result.partitions for segment in one.unverified]
     if unverified:
@@ -285,6 +298,8 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 
 def _not_marked(result: ks.recovery.Recovery) -> FindingReport:
     """Return why directories are not marked as shut down cleanly after a recovery."""
+    from kafkascan.cli.run import FindingReport
+
     report = FindingReport()
     for path in result.paths:
         if path not in (*result.marked_clean, *result.had_clean_shutdown):
@@ -321,6 +336,8 @@ def salvage(
     file, or a URL of one. In directories and archives, only the segments that a broker would
     load are read. DESTINATION is a directory that is empty or does not exist.
     """
+    from kafkascan.cli.output import RowOutput
+
     results = run.each([path], lambda one, _: ks.salvage(one, destination, **options))
     for result in results:
         if report is not None:

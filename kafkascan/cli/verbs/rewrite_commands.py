@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 import kafkascan as ks
-from kafkascan.cli.run import FindingReport
 from kafkascan.cli.shared_options import (
     DISK_PATH,
     NATURAL,
@@ -28,12 +27,16 @@ from kafkascan.cli.shared_options import (
     option,
     table_command,
 )
-from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
+from kafkascan.rewrite.rewrite_schemas import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
 from kafkascan.tables.schema import Schema
-from kafkascan.tables.table import AnyTable
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.tables.table import AnyTable
 
 # Of a file of keys: a device has no end.
 _LARGEST_KEYS = 1 << 28
+_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 _TARGET: list[Decorator] = [
@@ -73,7 +76,7 @@ def _rewriting_command(schema: Schema, *options: Decorator) -> Callable[[Command
 @_rewriting_command(
     CONVERSION_SCHEMA,
     option("--to-magic", type=IntegerRange(0, 2), help="Convert to message format 0, 1 or 2."),
-    option("--compression-type", type=tuple(one.display_name for one in ks.CompressionType),
+    option("--compression-type", type=_CODECS,
            show_default="the codec of each batch",
            help="Compress all batches with this codec."),
     option("--compression-level LEVEL", type=Integer(),

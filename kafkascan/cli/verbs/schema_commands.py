@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import kafkascan as ks
-from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     AS_OF,
     PATH,
@@ -19,14 +18,17 @@ from kafkascan.cli.shared_options import (
     with_logs,
     with_run,
 )
-from kafkascan.logs.queries.segment_inputs import PartitionFilter
-from kafkascan.schemas.framing import Part
-from kafkascan.schemas.places import RegistryError
-from kafkascan.schemas.registry import REGISTRY_SCHEMA, Registry, SubjectVersion
-from kafkascan.schemas.registry_log import SCHEMAS_TOPIC
-from kafkascan.schemas.schema_export import EXPORT_SCHEMA
-from kafkascan.schemas.usage import USAGE_SCHEMA
-from kafkascan.tables.table import AnyTable
+from kafkascan.schemas.registry_schemas import (
+    EXPORT_SCHEMA,
+    REGISTRY_SCHEMA,
+    SCHEMAS_TOPIC,
+    USAGE_SCHEMA,
+)
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.tables.table import AnyTable
 
 _TOPIC = option("--schemas-topic NAME", "schemas_topic", default=SCHEMAS_TOPIC,
                 help="Name of the registry's topic in a data directory.")  # fmt: skip
@@ -83,14 +85,14 @@ def list_(run: Run, path: Path, shown_schema: str | None, **options: Any) -> Non
 
 def _opened(
     path: Path, report: FindingReport, *, schemas_topic: str, as_of: Any = None
-) -> Registry:
+) -> ks.schemas.Registry:
     with usage_errors():
         registry = ks.schemas.open_registry(path, as_of=as_of, topic=schemas_topic)
     report.add_problems(registry.problems)
     return registry
 
 
-def _find(registry: Registry, text: str) -> SubjectVersion:
+def _find(registry: ks.schemas.Registry, text: str) -> ks.schemas.SubjectVersion:
     """Return a version by its subject, its number, or its id."""
     known = registry.versions(text)
     subject, _, number = text.rpartition(":")
@@ -102,7 +104,7 @@ def _find(registry: Registry, text: str) -> SubjectVersion:
         found = one or next(iter(registry.users_of(schema) if schema else ()), None)
         if found is not None:
             return found
-    raise RegistryError(registry.place, f"there is no schema {text!r}", "NO_SCHEMA")
+    raise ks.schemas.RegistryError(registry.place, f"there is no schema {text!r}", "NO_SCHEMA")
 
 
 @schemas.command()
@@ -134,7 +136,7 @@ def usage(
 
     def work(path: Path, report: FindingReport) -> AnyTable:
         opened = _opened(registry or path, report, schemas_topic=schemas_topic)
-        part: Part = "key" if keys else "value"
+        part: ks.schemas.Part = "key" if keys else "value"
         logs = wanted.select(path)
         table = ks.schemas.read_schema_usage(logs, opened, part=part, context=context)
         report.add_problems(table.problems)

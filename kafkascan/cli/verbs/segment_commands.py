@@ -5,21 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
-from rich.filesize import decimal
 
 import kafkascan as ks
-from kafkascan.batches.arrow import NAMED_CODES, named_codes
-from kafkascan.batches.columns import BatchTable, column
-from kafkascan.batches.rollup import ROLLUP_KEYS, ROLLUP_SCHEMA, TOTALS, BatchRollup, merge_rows
-from kafkascan.batches.scan import BatchIterator
-from kafkascan.batches.summary import SEGMENT_SCHEMA
-from kafkascan.cli.row_reading import find_rows, open_rows
-from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
+from kafkascan.batches.batch_schemas import ROLLUP_KEYS, ROLLUP_SCHEMA, SEGMENT_SCHEMA
 from kafkascan.cli.shared_options import (
     NATURAL,
     THREADS,
@@ -29,13 +20,19 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
-from kafkascan.logs.log_table import LOG_BATCH_SCHEMA
-from kafkascan.logs.queries.conditions import RowRange
-from kafkascan.logs.queries.row_queries import BatchQuery
-from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+from kafkascan.logs.log_schemas import LOG_BATCH_SCHEMA
 from kafkascan.tables.schema import Field, Shown
-from kafkascan.tables.table import Column
-from kafkascan.tables.text_columns import Repeated
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kafkascan.batches.columns import BatchTable
+    from kafkascan.batches.scan import BatchIterator
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.logs.queries.conditions import RowRange
+    from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+    from kafkascan.tables.table import Column
 
 _INFO = SEGMENT_SCHEMA.select(
     (
@@ -101,6 +98,8 @@ def info(
         return
 
     def summarize(one: SegmentInput, report: FindingReport) -> dict[str, Any]:
+        from kafkascan.cli.run import scan
+
         summary = ks.batches.BatchSummary()
         with one.open() as source:
             headers = scan(source)
@@ -114,6 +113,8 @@ def info(
 
 def _totals(rows: Sequence[Mapping[str, Any]], noun: str, limit: int | None) -> str:
     """Return a line with the totals of several rows, and how many of them are shown."""
+    from rich.filesize import decimal
+
     if len(rows) < 2:
         return ""
     size, batches, records, unknown = (sum(row[name] for row in rows) for name in _SUMMED)
@@ -131,6 +132,8 @@ def _roll_up(
     limit: int | None,
 ) -> None:
     """Write the totals of batches by properties of batches and segments."""
+    from kafkascan.batches.rollup import TOTALS, merge_rows
+
     if run.output.columns is not None:
         raise click.UsageError("--by and --columns cannot be combined")
     counts = () if "codec" in by else ("codecs",)
@@ -138,6 +141,9 @@ def _roll_up(
     run.output.check_sort(schema.names)
 
     def total(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
+        from kafkascan.batches.rollup import BatchRollup
+        from kafkascan.cli.run import scan
+
         rollup = BatchRollup([name for name in by if name in ROLLUP_KEYS])
         with one.open() as source:
             for table in report.tables(source, scan(source)):
@@ -161,6 +167,8 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """
 
     def count_bad(one: SegmentInput, report: FindingReport) -> dict[str, Any]:
+        from kafkascan.cli.run import scan_to_read
+
         counts = {"batches": 0, "bad_checksums": 0}
         with one.open() as source:
             headers = scan_to_read(source)
@@ -213,6 +221,9 @@ def batches(
     --limit and --tail apply last, to the selected batches of all PATHS together. --follow shows
     the selected batches, then those that a broker appends, until Ctrl-C.
     """
+    from kafkascan.cli.row_reading import find_rows, open_rows
+    from kafkascan.logs.queries.row_queries import BatchQuery
+
     inputs = run.find_segments(segments)
     schema = _KNOWN if run.output.columns is not None else DEFAULT_BATCH_SCHEMA
     if verify:
@@ -227,6 +238,10 @@ def batches(
 def _to_columns(
     run: Run, one: SegmentInput, rows: BatchTable, names: Sequence[str]
 ) -> dict[str, Column]:
+    from kafkascan.batches.arrow import NAMED_CODES, named_codes
+    from kafkascan.batches.columns import column
+    from kafkascan.tables.text_columns import Repeated
+
     columns: dict[str, Column] = {}
     for name in names:
         if name in one.labels:

@@ -9,12 +9,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkascan.cli.exit_codes import EXIT_UNREADABLE, EXIT_USAGE
-from kafkascan.cli.run import Run
 from kafkascan.cli.shared_options import (
     Command,
     Decorator,
@@ -24,8 +23,9 @@ from kafkascan.cli.shared_options import (
     option,
     with_run,
 )
-from kafkascan.format.texts import printable
-from kafkascan.spark.options.manifests import MANIFESTS
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import Run
 
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 5.0
@@ -59,6 +59,8 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 def _job(command: Command) -> Command:
     """Declare a job, whose columns are known by its name, with the options that all jobs share."""
+    from kafkascan.spark.options.manifests import MANIFESTS
+
     extend_help(command, _PATHS_HELP)
 
     @functools.wraps(command)
@@ -140,6 +142,9 @@ def rebuild_indexes() -> None:
 
 def _run_job(run: Run, job: str, arguments: dict[str, Any]) -> None:
     """Run a job, and print its results."""
+    from kafkascan.format.texts import printable
+    from kafkascan.spark.options.manifests import MANIFESTS
+
     try:
         from pyspark.errors import PySparkException
 
@@ -179,6 +184,8 @@ def _check_arguments(job: str, arguments: dict[str, Any]) -> None:
 
 def _fail(run: Run, error: Exception, code: int) -> None:
     # Spark shows the whole traceback of a Python error in a task; its last line is the message.
+    from kafkascan.format.texts import printable
+
     lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
     message = next((line for line in reversed(lines) if "Error" in line), lines[0])
     run.print(f"kafkascan: {printable(message.strip())}")

@@ -13,11 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import kafkascan as ks
-from kafkascan.analysis.producer_census import PRODUCER_SCHEMA
-from kafkascan.analysis.record_counts import COUNT_SCHEMA
-from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
-from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
-from kafkascan.cli.run import FindingReport, Run
+from kafkascan.analysis.analysis_schemas import COUNT_SCHEMA, PRODUCER_SCHEMA, TRANSACTION_SCHEMA
+from kafkascan.auditing.audit_schemas import FINDING_SCHEMA
 from kafkascan.cli.shared_options import (
     ISOLATION,
     PATH,
@@ -28,17 +25,16 @@ from kafkascan.cli.shared_options import (
     with_partitions,
     with_run,
 )
-from kafkascan.internal_topics.consumer_groups import OFFSET_SCHEMA
-from kafkascan.internal_topics.transaction_states import STATE_SCHEMA
-from kafkascan.logs.log_dir import LogDir
-from kafkascan.logs.queries.segment_inputs import PartitionFilter
-from kafkascan.logs.reading import Isolation
 from kafkascan.tables.schema import Field, Schema, Shown, require_module, require_pyarrow
-from kafkascan.tables.table import NO_PROBLEMS, IncompleteTableWarning, Table
-from kafkascan.tables.writers import ParquetWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.logs.log_dir import LogDir
+    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.logs.reading import Isolation
+    from kafkascan.tables.table import Table
 
 # Rows of a result at a time.
 _ROWS = 1 << 14
@@ -78,33 +74,48 @@ def _records(logs: _Logs) -> Any:
 
 
 def _groups(logs: _Logs) -> Table:
+    from kafkascan.tables.table import Table
+
     offsets = ks.read_groups(logs.path).offsets
     rows = (one for one in offsets.rows() if logs.wanted.has(one["topic"], one["partition"]))
     return Table.of_rows(offsets.schema, rows, offsets.problems)
 
 
-# A table without a schema here is lazy.
-_TABLES: Mapping[str, tuple[Schema | None, Callable[[_Logs], Any]]] = {
-    "records": (None, _records),
-    "batches": (None, lambda logs: ks.scan_log_dir(logs.selected)),
-    "transactions": (TRANSACTION_SCHEMA, lambda logs: ks.read_transactions(logs.selected)),
-    "producers": (PRODUCER_SCHEMA, lambda logs: ks.read_producers(logs.selected)),
-    "counts": (COUNT_SCHEMA, lambda logs: ks.count_records(logs.selected)),
-    "findings": (FINDING_SCHEMA, lambda logs: ks.audit(logs.selected)),
-    "groups": (OFFSET_SCHEMA, _groups),
-    "transactional_ids": (
-        STATE_SCHEMA, lambda logs: ks.read_transaction_state(logs.path).transactions,
-    ),
-}  # fmt: skip
+_TABLES: Mapping[str, Callable[[_Logs], Any]] = {
+    "records": _records,
+    "batches": lambda logs: ks.scan_log_dir(logs.selected),
+    "transactions": lambda logs: ks.read_transactions(logs.selected),
+    "producers": lambda logs: ks.read_producers(logs.selected),
+    "counts": lambda logs: ks.count_records(logs.selected),
+    "findings": lambda logs: ks.audit(logs.selected),
+    "groups": _groups,
+    "transactional_ids": lambda logs: ks.read_transaction_state(logs.path).transactions,
+}
 
 
 def _tables_of(names: Collection[str], logs: _Logs) -> dict[str, Any]:
     """Return the tables that a query names; if it names none, all of them, without rows."""
     if names:
-        return {name: read(logs) for name, (_, read) in _TABLES.items() if name in names}
+        return {name: read(logs) for name, read in _TABLES.items() if name in names}
+    schemas = _schemas()
     return {
-        name: read(logs) if schema is None else schema.to_arrow().empty_table()
-        for name, (schema, read) in _TABLES.items()
+        name: schemas[name].to_arrow().empty_table() if name in schemas else read(logs)
+        for name, read in _TABLES.items()
+    }
+
+
+def _schemas() -> dict[str, Schema]:
+    """Return the schemas of the tables that are not lazy."""
+    from kafkascan.internal_topics.consumer_groups import OFFSET_SCHEMA
+    from kafkascan.internal_topics.transaction_states import STATE_SCHEMA
+
+    return {
+        "transactions": TRANSACTION_SCHEMA,
+        "producers": PRODUCER_SCHEMA,
+        "counts": COUNT_SCHEMA,
+        "findings": FINDING_SCHEMA,
+        "groups": OFFSET_SCHEMA,
+        "transactional_ids": STATE_SCHEMA,
     }
 
 
@@ -140,6 +151,8 @@ def sql(
         require_module("polars", extra="sql")
 
     def work(one: Path, report: FindingReport) -> None:
+        from kafkascan.tables.table import NO_PROBLEMS
+
         with duckdb.connect() as connection, _reported_warnings(report):
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
@@ -163,6 +176,8 @@ def sql(
 @contextmanager
 def _reported_warnings(report: FindingReport) -> Iterator[None]:
     """Report the warnings of a lazy frame, which has no list of problems."""
+    from kafkascan.tables.table import IncompleteTableWarning
+
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", IncompleteTableWarning)
         yield
@@ -172,6 +187,8 @@ def _reported_warnings(report: FindingReport) -> Iterator[None]:
 
 def _write(run: Run, relation: Any) -> None:
     """Write the rows of a result, chunk by chunk; a statement may have none."""
+    from kafkascan.tables.writers import ParquetWriter
+
     if relation is None:
         return
     pa, reader = require_pyarrow(), relation.to_arrow_reader(_ROWS)

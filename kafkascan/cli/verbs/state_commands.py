@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 import kafkascan as ks
-from kafkascan.analysis.transaction_contradictions import CONTRADICTION_SCHEMA
-from kafkascan.cli.run import FindingReport, Run
+from kafkascan.analysis.analysis_schemas import CONTRADICTION_SCHEMA
 from kafkascan.cli.shared_options import (
     AS_OF,
     PATHS,
@@ -28,30 +27,29 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
-from kafkascan.internal_topics.consumer_groups import Groups
-from kafkascan.internal_topics.metadata.metadata_reading import CHANGE_SCHEMA, Metadata
-from kafkascan.internal_topics.remote_segments import RemoteSegments
-from kafkascan.internal_topics.share_states import ShareState
-from kafkascan.internal_topics.tier_comparison import COMPARED_SCHEMA, TierComparison
-from kafkascan.internal_topics.transaction_states import TransactionStates
 from kafkascan.tables.schema import Schema, schemas_by_name
-from kafkascan.tables.table import Table
-from kafkascan.tables.table_set import TableSet
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.internal_topics.metadata.metadata_reading import Metadata
+    from kafkascan.internal_topics.remote_segments import RemoteSegments
+    from kafkascan.internal_topics.tier_comparison import TierComparison
+    from kafkascan.internal_topics.transaction_states import TransactionStates
+    from kafkascan.tables.table import Table
+    from kafkascan.tables.table_set import TableSet
 
 _DIRS_HELP = """
 PATHS are a broker's data directories, partition directories, tar archives of directories, or URLs
 of directories. Only the segments that a broker would load are read.
 """
 
-_TRANSACTION_SCHEMAS = TransactionStates.schemas | schemas_by_name(CONTRADICTION_SCHEMA)
-_METADATA_SCHEMAS = Metadata.schemas | schemas_by_name(CHANGE_SCHEMA)
 
-State = TypeVar("State", bound=TableSet)
-Shown: TypeAlias = tuple[Schema, Sequence[Table]]
+State = TypeVar("State", bound="TableSet")
+Shown: TypeAlias = "tuple[Schema, Sequence[Table]]"
 
 
-def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], click.Command]:
-    """Declare a command that returns tables of one schema, of several kinds of state."""
+def _state_command(*tables: str) -> Callable[[Command], click.Command]:
+    """Declare a command that returns tables of a kind: by default, of the first."""
 
     def decorate(command: Command) -> click.Command:
         extend_help(command, _DIRS_HELP)
@@ -62,7 +60,7 @@ def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], c
             if shown is not None:
                 _write(run, *shown, columns)
 
-        show = option("--show", type=tuple(tables), default=default, help="Table to show.")
+        show = option("--show", type=tables, default=tables[0], help="Table to show.")
         columns = option("--columns NAMES",
                          help="Columns to write, separated by commas, or `all`. An unknown name"
                          " lists them.")  # fmt: skip
@@ -107,7 +105,7 @@ _SELECTED_GROUPS = option("--group GROUP", "selected", multiple=True,
                           help="Show only this group; may be given several times.")  # fmt: skip
 
 
-@_state_command(Groups.schemas, "offsets")
+@_state_command("offsets", "pending", "groups", "members", "unknown")
 @_SELECTED_GROUPS
 def groups(
     run: Run, paths: list[Path], show: str, selected: tuple[str, ...], **options: Any
@@ -124,6 +122,8 @@ def groups(
     A row with is_exact false, or without an offset, may lack what compaction has removed. Exit
     code 1: the answer is not complete, because of damage, compaction or unknown records.
     """
+    from kafkascan.internal_topics.consumer_groups import Groups
+
     found = _read(run, paths, lambda path: ks.read_groups(path, **options))
     if selected:
         found = [one.select(selected) for one in found]
@@ -134,7 +134,7 @@ def groups(
     return Groups.schemas[show], [one[show] for one in found]
 
 
-@_state_command(_TRANSACTION_SCHEMAS, "transactions")
+@_state_command("transactions", "unknown", "contradictions")
 def txn_state(run: Run, paths: list[Path], show: str, as_of: Any) -> Shown:
     """List transactional ids and the state of their transactions.
 
@@ -145,6 +145,8 @@ def txn_state(run: Run, paths: list[Path], show: str, as_of: Any) -> Shown:
     Exit code 1: there are contradictions, or the answer is not complete, because of damage,
     compaction or unknown records.
     """
+    from kafkascan.internal_topics.transaction_states import TransactionStates
+
     contradictions: list[Table] = []
 
     def read(path: Path) -> TransactionStates:
@@ -162,10 +164,11 @@ def txn_state(run: Run, paths: list[Path], show: str, as_of: Any) -> Shown:
         raise click.UsageError("contradictions are known at the end of the log only")
     found = _read(run, paths, read, messages)
     tables = contradictions if show == "contradictions" else [one[show] for one in found]
-    return _TRANSACTION_SCHEMAS[show], tables
+    schemas = TransactionStates.schemas | schemas_by_name(CONTRADICTION_SCHEMA)
+    return schemas[show], tables
 
 
-@_state_command(ShareState.schemas, "partitions")
+@_state_command("partitions", "batches", "unknown")
 @_SELECTED_GROUPS
 def share_state(
     run: Run, paths: list[Path], show: str, selected: tuple[str, ...], **options: Any
@@ -179,13 +182,28 @@ def share_state(
     A row with is_exact false, or without a start offset, lacks records that have been deleted.
     Exit code 1: the answer is not complete, because of damage, deleted or unknown records.
     """
+    from kafkascan.internal_topics.share_states import ShareState
+
     found = _read(run, paths, lambda path: ks.read_share_state(path, **options))
     if selected:
         found = [one.select(selected) for one in found]
     return ShareState.schemas[show], [one[show] for one in found]
 
 
-@_state_command(_METADATA_SCHEMAS, "topics")
+@_state_command(
+    "topics",
+    "brokers",
+    "controllers",
+    "partitions",
+    "configs",
+    "features",
+    "scram",
+    "acls",
+    "quotas",
+    "tokens",
+    "unknown",
+    "changes",
+)
 @option("--diff A B", type=OffsetOrTime(), nargs=2,
         help="Show what changed from A to B, two offsets or times (ISO 8601).")  # fmt: skip
 @option("--secrets",
@@ -208,6 +226,8 @@ def metadata(
     Exit code 1: the answer is not complete, because of damage, a missing snapshot or unknown
     records.
     """
+    from kafkascan.internal_topics.metadata.metadata_reading import CHANGE_SCHEMA, Metadata
+
     moments = [as_of] if diff is None else list(diff)
     if diff is not None and (as_of is not None or len(paths) != 1):
         raise click.UsageError("--diff needs one path, and excludes --as-of")
@@ -225,10 +245,11 @@ def metadata(
         show = "changes"
     else:
         tables = [one[show] for one in found]
-    return _METADATA_SCHEMAS[show], tables
+    schemas = Metadata.schemas | schemas_by_name(CHANGE_SCHEMA)
+    return schemas[show], tables
 
 
-@_state_command(RemoteSegments.schemas, "segments")
+@_state_command("segments", "deletions", "unknown")
 @option("--tier PATH", type=InputPath(),
         help="Compare the segments that the records know with the objects in this directory or"
         " URL.")  # fmt: skip
@@ -257,6 +278,8 @@ def remote_segments(
     Exit code 1: the answer is not complete, because of damage or unknown records; with --tier,
     also findings.
     """
+    from kafkascan.internal_topics.remote_segments import RemoteSegments
+
     if tier is not None:
         return _compare_with_tier(run, paths, as_of, tier, tier_options)
 
@@ -271,6 +294,8 @@ def remote_segments(
 def _compare_with_tier(
     run: Run, paths: list[Path], as_of: Any, tier: Path, tier_options: TierOptions
 ) -> Shown:
+    from kafkascan.internal_topics.tier_comparison import COMPARED_SCHEMA, TierComparison
+
     source = click.get_current_context().get_parameter_source("show")
     if source is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--show and --tier cannot be combined")

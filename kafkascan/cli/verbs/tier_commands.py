@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kafkascan as ks
 from kafkascan.cli.exit_codes import EXIT_UNREADABLE
-from kafkascan.cli.run import FindingReport
 from kafkascan.cli.shared_options import (
     THREADS,
     option,
@@ -15,8 +14,12 @@ from kafkascan.cli.shared_options import (
     with_destination,
 )
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
-from kafkascan.recovery.tier_restore import RESTORE_SCHEMA, PartitionRestore
-from kafkascan.tables.table import AnyTable
+from kafkascan.recovery.recovery_schemas import RESTORE_SCHEMA
+
+if TYPE_CHECKING:
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.recovery.tier_restore import PartitionRestore
+    from kafkascan.tables.table import AnyTable
 
 
 @table_command(

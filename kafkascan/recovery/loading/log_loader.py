@@ -15,7 +15,8 @@ from kafkascan.broker_state.checkpoints import (
     leader_epochs_file,
     parse_leader_epochs,
 )
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, parse_index
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
+from kafkascan.broker_state.indexes import parse_index
 from kafkascan.broker_state.leader_epochs import (
     loaded_epochs,
     truncated_from_end,

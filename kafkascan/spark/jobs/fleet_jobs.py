@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkascan.batches.columns import join_tables
+from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.broker_state.indexes import (
-    DEFAULT_INTERVAL_BYTES,
     build_offset_index,
     build_time_index,
 )

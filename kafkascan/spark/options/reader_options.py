@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BATCH_SCHEMA
+from kafkascan.batches.batch_schemas import BATCH_SCHEMA
 from kafkascan.format.suggestions import suggestion
 from kafkascan.logs.queries.conditions import Condition, Span, parse_condition
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE

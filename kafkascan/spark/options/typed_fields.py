@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkascan.records.typed_items import ItemPlace
@@ -40,12 +39,8 @@ def reader_of(registry: Registry, name: str, given: str, message: str = "") -> R
     ValueError
         If there is none.
     """
-    subject, _, version = given.rpartition(":")
-    is_numbered = subject in registry.subjects and version.isdecimal()
     try:
-        if is_numbered:
-            return registry.reader(subject, int(version), message=message)
-        return registry.reader(given, message=message)
+        return registry.reader_named(given, message=message)
     except SchemaError as error:
         raise ValueError(f"option {name}Schema={given!r}: {error}") from None
 
@@ -95,30 +90,3 @@ def spark_kind(kind: pa.DataType) -> pa.DataType:
 def _as_spark(field: pa.Field) -> pa.Field:
     # A struct that is null has members without a value, which Spark takes for nulls.
     return field.with_type(spark_kind(field.type)).with_nullable(True)
-
-
-_NAMES: Mapping[str, str] = {
-    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
-    "float": "float", "double": "double", "string": "string", "binary": "binary",
-    "date32[day]": "date", "timestamp[us]": "timestamp_ntz", "timestamp[us, tz=UTC]": "timestamp",
-    "duration[us]": "interval day to second",
-}  # fmt: skip
-
-
-def spark_declaration(kind: pa.DataType) -> str:
-    """Return a type that `spark_kind` returned as Spark SQL spells it."""
-    types = require_pyarrow().types
-    if types.is_struct(kind):
-        members = (f"{_quoted(one.name)}:{spark_declaration(one.type)}" for one in kind)
-        return f"struct<{','.join(members)}>"
-    if types.is_map(kind):
-        return f"map<{spark_declaration(kind.key_type)},{spark_declaration(kind.item_type)}>"
-    if types.is_list(kind):
-        return f"array<{spark_declaration(kind.value_type)}>"
-    if types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return _NAMES[str(kind)]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -6,15 +6,13 @@ an error of the JVM.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkascan.batches.columns import BATCH_SCHEMA
-from kafkascan.batches.summary import SEGMENT_SCHEMA
+from kafkascan.batches.batch_schemas import BATCH_SCHEMA, SEGMENT_SCHEMA
 from kafkascan.format.suggestions import suggestion
-from kafkascan.records.record_table import RECORD_SCHEMA
-from kafkascan.spark.options.typed_fields import spark_declaration
+from kafkascan.records.record_schemas import RECORD_SCHEMA
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -102,6 +100,14 @@ _SEGMENTS = Schema(
 VIEWS = schemas_by_name(_RECORDS, _BATCHES, _SEGMENTS)
 VIEW_NAMES = tuple(VIEWS)
 
+# Arrow's types of typed columns as Spark SQL spells them.
+_SQL_NAMES: Mapping[str, str] = {
+    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "float": "float", "double": "double", "string": "string", "binary": "binary",
+    "date32[day]": "date", "timestamp[us]": "timestamp_ntz", "timestamp[us, tz=UTC]": "timestamp",
+    "duration[us]": "interval day to second",
+}  # fmt: skip
+
 # Columns that a view has only if the option `columns` names them.
 _ON_REQUEST: dict[str, frozenset[str]] = {
     "records": frozenset(_RECORDS.names).difference(one.name for one in _KAFKA_SOURCE),
@@ -149,7 +155,26 @@ def ddl(columns: Iterable[Field]) -> str:
 
 def declared_type(one: Field) -> str:
     """Return the type of a column as Spark SQL spells it."""
-    return spark_type(one.type) if one.arrow is None else spark_declaration(one.arrow)
+    return spark_type(one.type) if one.arrow is None else _declaration(one.arrow)
+
+
+def _declaration(kind: pa.DataType) -> str:
+    """Return a type of Spark's as Spark SQL spells it."""
+    types = require_pyarrow().types
+    if types.is_struct(kind):
+        members = (f"{_quoted(one.name)}:{_declaration(one.type)}" for one in kind)
+        return f"struct<{','.join(members)}>"
+    if types.is_map(kind):
+        return f"map<{_declaration(kind.key_type)},{_declaration(kind.item_type)}>"
+    if types.is_list(kind):
+        return f"array<{_declaration(kind.value_type)}>"
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SQL_NAMES[str(kind)]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def arrow_schema(columns: Iterable[Field]) -> pa.Schema:

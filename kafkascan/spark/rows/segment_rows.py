@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kafkascan.batches.batch_schemas import SEGMENT_SCHEMA
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.summary import SEGMENT_SCHEMA, BatchSummary
+from kafkascan.batches.summary import BatchSummary
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.broker_state.index_checks import IndexScreen, check_entries, parse_index_file

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.batches.rollup import ROLLUP_KEYS, TOTALS, BatchRollup, merge_rows
+from kafkascan.batches.batch_schemas import ROLLUP_KEYS
+from kafkascan.batches.rollup import TOTALS, BatchRollup, merge_rows
 from tests.support.paths import GOLDEN
 
 _LOGS = sorted(GOLDEN.glob("kafka-*/data/*/*.log"))
