@@ -252,9 +252,9 @@ def _opened(logs: LogsLike) -> tuple[list[Log], list[Log]]:
         is_loaded = one.partition.is_log or logs.is_partition
         if is_loaded and (segments or one.error is not None):
             start = (segments[0].base_offset or 0) if segments else 0
-            opened.append(Log(one.partition, segments, start, one.error))
+            opened.append(Log(one.partition, segments, start, one.error, names=one.names))
         others = (segment for segment in one.segments if not segment.name.is_live)
-        snapshots += [Log(one.partition, [segment]) for segment in others]
+        snapshots += [Log(one.partition, [segment], names=one.names) for segment in others]
     return opened, snapshots
 
 
@@ -346,7 +346,7 @@ def _audit_log(
         yield _Step(share.log_index, findings=[unread])
     if not one.log.segments:
         return
-    names = frozenset(one.log.partition.folder.names())
+    names = frozenset(one.log.names)
     largest = size_limit(limits, one.config).size_in_bytes
 
     def open_inspector(segment: SegmentFile) -> AuditInspector:

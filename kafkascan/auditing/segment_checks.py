@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -120,7 +121,7 @@ def read_indexes(segment: SegmentFile, names: Collection[str]) -> SegmentIndexes
             data = segment.folder.read(name)
             if data is None:
                 continue
-            entries, odd = parse_index_file(data, segment.folder.path / name)
+            entries, odd = parse_index_file(data, os.path.join(segment.folder.path, name))
             indexes.entries[kind] = entries
         except CorruptIndexError as error:
             odd = [Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -138,7 +139,7 @@ class SnapshotCheck:
         with self._found.reading(name, "BAD_SNAPSHOT"):
             data = self._partition.folder.read(name)
             if data is not None:  # a broker may have deleted it meanwhile
-                return parse_producer_snapshot(data, str(self._partition.path / name))
+                return parse_producer_snapshot(data, os.path.join(self._partition.path, name))
         return None
 
     def pauses(self, batches: BatchTable) -> list[Pause]:

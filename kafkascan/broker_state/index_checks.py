@@ -267,7 +267,9 @@ class IndexScreen:
         return list(_incomplete(self._times, self._latest))
 
 
-def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Finding]]:
+def parse_index_file(
+    data: bytes, path: str | os.PathLike[str]
+) -> tuple[IndexEntries, list[Finding]]:
     """Return the entries of an index file, and findings about its size."""
     size = len(data)
     try:

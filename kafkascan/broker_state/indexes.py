@@ -180,7 +180,7 @@ def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
     return parse_index(read_regular(path), path)
 
 
-def parse_index(data: bytes, path: Path) -> IndexEntries:
+def parse_index(data: bytes, path: str | os.PathLike[str]) -> IndexEntries:
     """Parse the bytes of an index file of this name; as `read_index`."""
     kind = _kind_of(path)
     dtype = _DTYPES[kind]
@@ -194,12 +194,12 @@ def parse_index(data: bytes, path: Path) -> IndexEntries:
     return entries[: -(-used // dtype.itemsize)]
 
 
-def entries_of(path: Path, data: bytes) -> IndexEntries:
+def entries_of(path: str | os.PathLike[str], data: bytes) -> IndexEntries:
     """Return bytes as entries of the kind that the file name gives."""
     return np.frombuffer(data, _DTYPES[_kind_of(path)])
 
 
-def _known_version(path: Path, entries: IndexEntries) -> IndexEntries:
+def _known_version(path: str | os.PathLike[str], entries: IndexEntries) -> IndexEntries:
     later = np.flatnonzero(entries["version"] != 0)
     if len(later):
         position = int(later[0]) * entries.itemsize
@@ -207,14 +207,15 @@ def _known_version(path: Path, entries: IndexEntries) -> IndexEntries:
     return entries
 
 
-def _corrupt_index(path: Path, position: int, symbol: str) -> CorruptIndexError:
-    return CorruptIndexError(str(path), position, None, SENTENCES[STATUS[symbol]], symbol)
+def _corrupt_index(path: str | os.PathLike[str], position: int, symbol: str) -> CorruptIndexError:
+    return CorruptIndexError(os.fspath(path), position, None, SENTENCES[STATUS[symbol]], symbol)
 
 
-def _kind_of(path: Path) -> str:
-    for suffix in path.suffixes[::-1]:
-        if suffix[1:] in _DTYPES:
-            return suffix[1:]
+def _kind_of(path: str | os.PathLike[str]) -> str:
+    name = os.path.basename(path).lstrip(".")
+    for suffix in reversed(name.split(".")[1:]):
+        if suffix in _DTYPES:
+            return suffix
     raise ValueError(f"{shown_url(str(path))}: the suffix is not .index, .timeindex or .txnindex")
 
 

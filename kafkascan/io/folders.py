@@ -129,9 +129,13 @@ class DiskFolder:
         A link that leads nowhere is one, too: listing it is an error, and it hides no other one.
         """
         with os.scandir(self.path) as entries:
-            return [
+            found = [
                 DiskFolder(path) for path in sorted(one.path for one in entries if _is_dir(one))
             ]
+        parent = DiskFolder(os.path.abspath(self.path))
+        for one in found:
+            one._parent = parent
+        return found
 
     def size(self, name: str) -> int:
         """Return the size of a file now, in bytes."""

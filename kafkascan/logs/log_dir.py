@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,7 @@ class PartitionDir:
         CorruptCheckpointError
         """
         data = self.folder.read(LEADER_EPOCH_CHECKPOINT)
-        path = str(self.path / LEADER_EPOCH_CHECKPOINT)
+        path = os.path.join(self.path, LEADER_EPOCH_CHECKPOINT)
         return None if data is None else parse_leader_epochs(data, path)
 
     @property

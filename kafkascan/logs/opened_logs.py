@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -45,6 +45,8 @@ class Log:
         Why the folder could not be listed; there are no segments then.
     rewrite_marks : list of str
         Names of the marks in the folder of rewrites in place that did not end.
+    names : sequence of str
+        Names of the files in the folder of a partition, as of when its segments were listed.
     """
 
     partition: PartitionDir
@@ -52,6 +54,7 @@ class Log:
     start_offset: int = 0
     error: OSError | None = None
     rewrite_marks: list[str] = field(default_factory=list)
+    names: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -156,7 +159,7 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
         try:
             names = one.folder.names()
             segments = segments_among(one.folder, names, kinds)
-            log = Log(one, segments, rewrite_marks=rewrite_marks(names))
+            log = Log(one, segments, rewrite_marks=rewrite_marks(names), names=names)
         except OSError as error:
             log = Log(one, [], error=detached(error))
         if log.segments or log.error is not None:
