@@ -46,14 +46,15 @@ class Record:
     def __getitem__(self, index: int) -> Any: ...
     def _asdict(self) -> dict[str, Any]: ...
 
+def sequences_into(batches: Any, batch: Any, offset: Any, out: Any) -> None: ...
+
 class RecordRows(Iterator[Record]):
     def __init__(
         self,
+        batches: Any,
         batch: Any,
-        timestamp_type: Any,
         types: tuple[TimestampType, ...],
         offset: Any,
-        sequence: Any,
         timestamp: Any,
         key: GatheredItems | None,
         value: GatheredItems | None,

@@ -2,12 +2,18 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
-from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
+from kafkascan._core.layout cimport (
+    KS_OK,
+    KS_ROW_MISMATCH,
+    KS_SOURCE_FAULT,
+    KS_TIMESTAMP_TYPE_BIT,
+    ks_batch_row,
+)
 
 
 ctypedef fused Start:
@@ -306,6 +312,44 @@ cdef class Record:
         )
 
 
+cdef inline int32_t sequence_of(const ks_batch_row *row, int64_t offset) noexcept nogil:
+    """Sequence number of a record, as ``DefaultRecord.readFrom`` computes it, with wrap-around."""
+    cdef uint64_t base = <uint64_t>row.base_sequence, last = INT32_MAX
+    cdef uint64_t delta = <uint64_t>offset - <uint64_t>row.base_offset
+    if row.base_sequence < 0:
+        return -1
+    if row.base_sequence > <int32_t><uint32_t>(last - delta):
+        return <int32_t><uint32_t>(delta - (last - base) - 1)
+    return <int32_t><uint32_t>(base + delta)
+
+
+def sequences_into(
+    const ks_batch_row[::1] batches not None,
+    const int32_t[::1] batch not None,
+    const int64_t[::1] offset not None,
+    int32_t[::1] out not None,
+):
+    """
+    Fill the sequence numbers of records.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE
+    batch : array of int32, shape (n,)
+        Rows of `batches`.
+    offset : array of int64, shape (n,)
+    out : array of int32, shape (n,)
+        -1 where the batch has no sequence numbers.
+    """
+    cdef Py_ssize_t i
+    if not (batch.shape[0] == offset.shape[0] == out.shape[0]):
+        raise ValueError("columns differ in length")
+    for i in range(batch.shape[0]):
+        if not 0 <= batch[i] < batches.shape[0]:
+            raise ValueError("the row of a batch is out of range")
+        out[i] = sequence_of(&batches[batch[i]], offset[i])
+
+
 @cython.final
 cdef class RecordRows:
     """
@@ -313,20 +357,19 @@ cdef class RecordRows:
 
     Parameters
     ----------
+    batches : array of BATCH_DTYPE
     batch : array of int32
-    timestamp_type : array of int8
+        Rows of `batches`.
     types : tuple of three
         The objects of the timestamp types -1, 0 and 1.
     offset, timestamp : array of int64, or None
-    sequence : array of int32, or None
-        Exists if there are offsets.
     key, value : GatheredItems, or None
     headers : list, or None
     """
 
     cdef Py_ssize_t next_row
-    cdef const int32_t[::1] batch, sequence
-    cdef const int8_t[::1] timestamp_type
+    cdef const ks_batch_row[::1] batches
+    cdef const int32_t[::1] batch
     cdef const int64_t[::1] offset, timestamp
     cdef tuple types
     cdef list headers
@@ -334,23 +377,22 @@ cdef class RecordRows:
 
     def __cinit__(
         self,
+        const ks_batch_row[::1] batches not None,
         const int32_t[::1] batch not None,
-        const int8_t[::1] timestamp_type not None,
         tuple types not None,
         const int64_t[::1] offset,
-        const int32_t[::1] sequence,
         const int64_t[::1] timestamp,
         GatheredItems key,
         GatheredItems value,
         list headers,
     ):
-        for column in (timestamp_type, offset, sequence, timestamp, key, value, headers):
+        for column in (offset, timestamp, key, value, headers):
             if column is not None and len(column) != batch.shape[0]:
                 raise ValueError("columns differ in length")
-        if (offset is None) != (sequence is None) or len(types) != 3:
-            raise ValueError("offsets need sequence numbers, and there are three timestamp types")
-        self.batch, self.timestamp_type, self.types = batch, timestamp_type, types
-        self.offset, self.sequence, self.timestamp = offset, sequence, timestamp
+        if len(types) != 3:
+            raise ValueError("there are three timestamp types")
+        self.batches, self.batch, self.types = batches, batch, types
+        self.offset, self.timestamp = offset, timestamp
         self.key, self.value, self.headers = key, value, headers
 
     def __iter__(self):
@@ -358,18 +400,22 @@ cdef class RecordRows:
 
     def __next__(self):
         cdef Py_ssize_t i = self.next_row
-        cdef int8_t timestamp_type
+        cdef const ks_batch_row *row
         cdef Record record
         if i >= self.batch.shape[0]:
             raise StopIteration
-        timestamp_type = self.timestamp_type[i]
-        if not -1 <= timestamp_type <= 1:
-            raise ValueError("a timestamp type is out of range")
         record = Record.__new__(Record)
-        record.batch, record.timestamp_type = self.batch[i], self.types[timestamp_type + 1]
+        record.batch = self.batch[i]
+        if not 0 <= record.batch < self.batches.shape[0]:
+            raise ValueError("the row of a batch is out of range")
+        row = &self.batches[record.batch]
+        if row.magic == 0:
+            record.timestamp_type = self.types[0]
+        else:
+            record.timestamp_type = self.types[2 if row.attributes & KS_TIMESTAMP_TYPE_BIT else 1]
         if self.offset is not None:
-            record._has_offset = True
-            record._offset, record._sequence = self.offset[i], self.sequence[i]
+            record._has_offset, record._offset = True, self.offset[i]
+            record._sequence = sequence_of(row, record._offset)
         if self.timestamp is not None:
             record._has_timestamp, record._timestamp = True, self.timestamp[i]
         if self.key is not None:

@@ -164,13 +164,8 @@ def timestamp_type(batches: BatchTable) -> NDArray[np.int8]:
         Values of `TimestampType`; always -1 for magic 0, which has no timestamps
         (``LegacyRecord.timestampType``).
     """
-    return timestamp_type_of(batches["attributes"], batches["magic"])
-
-
-def timestamp_type_of(attributes: NDArray[np.int16], magic: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return `timestamp_type` of batches with these attributes and magic numbers."""
-    result: NDArray[np.int8] = ((attributes & TIMESTAMP_TYPE_BIT) != 0).astype(np.int8)
-    result[magic == 0] = TimestampType.NO_TIMESTAMP_TYPE
+    result: NDArray[np.int8] = ((batches["attributes"] & TIMESTAMP_TYPE_BIT) != 0).astype(np.int8)
+    result[batches["magic"] == 0] = TimestampType.NO_TIMESTAMP_TYPE
     return result
 
 

@@ -27,11 +27,10 @@ from kafkascan.batches.columns import (
     as_datetime64,
     column,
     join_tables,
-    timestamp_type_of,
 )
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.format.errors import STATUS, UnknownColumnError
-from kafkascan.format.layout import NO_SEQUENCE, TimestampType
+from kafkascan.format.layout import TimestampType
 from kafkascan.format.suggestions import suggestion
 from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
@@ -279,7 +278,6 @@ _STORED = {
     "headers": ("headers_position", "headers_count"),
     "sequence": ("offset",),
 }
-_MAX_SEQUENCE = 2**31 - 1
 _TIMESTAMP_TYPES = tuple(TimestampType)
 Sequence.register(Record)  # pandas takes the names of fields from sequences that have them
 
@@ -467,16 +465,12 @@ class RecordTable(AnyTable):
         )
 
     def _records(self) -> Iterator[Record]:
-        batch = self.columns["batch"]
-        # Not by batch: this table can be a short one of very many batches.
-        types = timestamp_type_of(self.batches["attributes"][batch], self.batches["magic"][batch])
         has_headers = "headers" in self.names and self.columns["headers_count"].any()
         return _core.RecordRows(
-            batch,
-            types,
+            np.ascontiguousarray(self.batches),
+            self.columns["batch"],
             _TIMESTAMP_TYPES,
             self.columns.get("offset"),
-            self._sequences() if "offset" in self.columns else None,
             self.columns.get("timestamp"),
             self.gathered("key").objects() if "key" in self.names else None,
             self.gathered("value").objects() if "value" in self.names else None,
@@ -497,17 +491,10 @@ class RecordTable(AnyTable):
         raise KeyError(f"{name!r} was not requested: this table has {', '.join(self.names)}")
 
     def _sequences(self) -> NDArray[np.int32]:
-        """Return sequence numbers as ``DefaultRecord.readFrom`` computes them, with wrap-around."""
-        batch = self.columns["batch"]
-        base = self.batches["base_sequence"][batch].astype(np.int64)
-        if (base < 0).all():
-            return np.full(len(batch), NO_SEQUENCE, np.int32)
-        delta = self.columns["offset"] - self.batches["base_offset"][batch]
-        wrapped = delta - (_MAX_SEQUENCE - base) - 1
-        # Casting to int32 wraps as Java's int arithmetic does.
-        room = (_MAX_SEQUENCE - delta).astype(np.int32)
-        counted = np.where(base > room, wrapped, base + delta).astype(np.int32)
-        return np.where(base >= 0, counted, NO_SEQUENCE).astype(np.int32)
+        batches, offset = np.ascontiguousarray(self.batches), self.columns["offset"]
+        found = np.empty(len(offset), np.int32)
+        _core.sequences_into(batches, self.columns["batch"], offset, found)
+        return found
 
     def items(self, name: str) -> list[bytes | None]:
         """

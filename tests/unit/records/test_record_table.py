@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import kafkascan as ks
-from kafkascan._core.items import GatheredItems, RecordRows
+from kafkascan._core.items import GatheredItems, RecordRows, sequences_into
 from kafkascan._core.record_headers import HeaderWalk
 from kafkascan.records.record_table import HeadersOfRecords, Record
 from tests.support.records import RecordV2, batch_of
@@ -488,13 +488,14 @@ def test_a_record_is_like_a_tuple_of_its_fields() -> None:
 
 
 def test_rows_of_columns_that_differ_are_refused() -> None:
-    batch, number, kind = np.zeros(2, np.int32), np.zeros(2, np.int64), np.zeros(2, np.int8)
+    batches, batch = np.zeros(1, ks.BATCH_DTYPE), np.zeros(2, np.int32)
+    number = np.zeros(2, np.int64)
     starts, types = np.array([0, 1, 2]), tuple(ks.TimestampType)
 
     def rows(**changed: Any) -> RecordRows:
         columns = {
-            "batch": batch, "timestamp_type": kind, "types": types, "offset": number,
-            "sequence": batch, "timestamp": number, "key": GatheredItems(b"ab", starts, None),
+            "batches": batches, "batch": batch, "types": types, "offset": number,
+            "timestamp": number, "key": GatheredItems(b"ab", starts, None),
             "value": None, "headers": None,
         }  # fmt: skip
         return RecordRows(**(columns | changed))
@@ -504,18 +505,21 @@ def test_rows_of_columns_that_differ_are_refused() -> None:
         {"timestamp": number[:1]},
         {"key": GatheredItems(b"ab", starts[:2], None)},
         {"headers": []},
-        {"sequence": None},
         {"types": types[:1]},
     ):
         with pytest.raises(ValueError, match=r"differ in length|three timestamp types"):
             rows(**changed)
     for changed in (
-        {"timestamp_type": kind + 2},
+        {"batch": batch + 1},
+        {"batch": batch - 1},
         {"key": GatheredItems(b"a", starts, None)},
         {"key": GatheredItems(b"ab", starts[::-1].copy(), None)},
     ):
         with pytest.raises(ValueError, match="out of"):
             list(rows(**changed))
+    for rows_of, offsets in ((batch + 1, number), (batch - 1, number), (batch, number[:1])):
+        with pytest.raises(ValueError, match=r"out of|differ in length"):
+            sequences_into(batches, rows_of, offsets, np.empty(2, np.int32))
     with pytest.raises(ValueError, match="differ in length"):
         GatheredItems(b"ab", starts, np.zeros(1, np.uint8))
-    assert list(RecordRows.__new__(RecordRows, batch[:0], kind[:0], types, *[None] * 6)) == []
+    assert list(RecordRows.__new__(RecordRows, batches, batch[:0], types, *[None] * 5)) == []
