@@ -45,6 +45,10 @@ _ZERO_SEARCH_WINDOW = 1 << 22
 # Bytes of a table of a store, whose reader keeps them until the table is read: at first, and at
 # most. A caller that reads a few records only needs no more.
 _FIRST_BYTES, _MOST_BYTES, _BYTES_GROWTH = 1 << 18, 1 << 24, 4
+# The same of a cold file, at most: the system reads the next ones meanwhile. Smaller files are
+# read as if they were cached.
+_MOST_COLD_BYTES = 1 << 22
+_COLD_SAMPLES, _BYTES_PER_COLD_SAMPLE = 4, 1 << 26
 
 # Bytes that are scanned at first before signals are handled.
 _FIRST_PIECE = 1 << 26
@@ -67,7 +71,8 @@ class BatchWalk:
         ended at `start`.
     reads_content : bool, default False
         Whether the caller reads the batches of each table before it fills the next one. Tables
-        of a store then end after some MiB, so that each byte is requested once.
+        of a store and of a cold file then end after some MiB: each byte is requested once, and
+        the system reads the next ones meanwhile.
 
     Attributes
     ----------
@@ -101,6 +106,7 @@ class BatchWalk:
         self._cached = CachedHeaders(source)
         self._stored = StoredHeaders(source)
         self._content_of = source.ahead if reads_content else None
+        self._is_read_in_order = reads_content and _announces_order(source, start, stop)
         self._bytes_of_table = _FIRST_BYTES
         # Not a cached_property: before Python 3.12 all instances share its lock, and the child
         # of a fork would wait for a thread of its parent.
@@ -143,16 +149,18 @@ class BatchWalk:
 
     def _expect_content(self) -> int:
         """Return where the next table ends at the latest; its bytes are announced if read."""
-        if self._content_of is None:
+        if self._content_of is None and not self._is_read_in_order:
             return sys.maxsize
         until = min(self.position + self._bytes_of_table, self.stop)
-        self._bytes_of_table = min(_BYTES_GROWTH * self._bytes_of_table, _MOST_BYTES)
-        self._content_of.expect(until)
+        most = _MOST_BYTES if self._content_of is not None else _MOST_COLD_BYTES
+        self._bytes_of_table = min(_BYTES_GROWTH * self._bytes_of_table, most)
+        if self._content_of is not None:
+            self._content_of.expect(until)
         return until
 
     def _scan_piece(self, piece: int, rows: BatchTable) -> tuple[int, int, int]:
         """Scan the next bytes; return status, number of rows and position, as `scan_into` does."""
-        if self._cold.is_for(self.position, self.stop):
+        if not self._is_read_in_order and self._cold.is_for(self.position, self.stop):
             return self._cold.scan(self.position, self.stop, rows)
         stop = min(self.stop, self.position + piece)
         if not self.source.is_in_memory:
@@ -162,7 +170,8 @@ class BatchWalk:
         if not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
         is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
-        if self._cold.is_cold or not self.source.has_file or is_small:
+        is_cold = self._cold.is_cold or self._is_read_in_order
+        if is_cold or not self.source.has_file or is_small:
             return self._scan_window(0, self.source.size, stop, rows)
         rows, began_ns = rows[: self._cached.rows], time.perf_counter_ns()
         if self._cached.are_read:
@@ -185,7 +194,7 @@ class BatchWalk:
                 stop,
                 rows,
                 # The system's read-ahead follows one walk through a cold map, not several.
-                in_chains=is_in_memory and not self._cold.is_cold,
+                in_chains=is_in_memory and not (self._cold.is_cold or self._is_read_in_order),
                 known_starts=self._index_starts,
                 keeps_gil=not is_in_memory and len(window) <= _SMALL_WINDOW,
             )
@@ -239,6 +248,14 @@ class BatchWalk:
     def trailing_bytes(self) -> int:
         """Bytes after the last row; 0 if the walk ended at its stop."""
         return 0 if self.end is ScanEnd.CLEAN else self.source.size - self.position
+
+
+def _announces_order(source: Source, start: int, stop: int) -> bool:
+    """Announce that a cold map is read in order; return whether it is one."""
+    if stop - start < _MOST_COLD_BYTES:
+        return False
+    samples = _COLD_SAMPLES + (stop - start) // _BYTES_PER_COLD_SAMPLE
+    return not source.is_cached(start, stop, samples) and source.announce_order()
 
 
 def _is_unlikely_offset(rows: BatchTable) -> bool:

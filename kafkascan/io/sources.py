@@ -314,6 +314,19 @@ class Source:
             file = LogFile(self._descriptor, self.file_start, self.size)
             return file.is_cached(start, stop, samples)
 
+    def announce_order(self) -> bool:
+        """
+        Tell the system that the bytes will be read in order; return whether it is told.
+
+        It then reads the next bytes of a map while the ones before are worked on. Otherwise it
+        reads around each page that is missing.
+        """
+        with self._lock:
+            if self._map is None or not hasattr(mmap, "MADV_SEQUENTIAL"):
+                return False
+            self._map.madvise(mmap.MADV_SEQUENTIAL)
+            return True
+
     def drop_cache(self, ranges: Sequence[tuple[int, int]] | None = None) -> None:
         """
         Ask the system to drop the file's pages from its cache, on systems that support it.

@@ -72,6 +72,28 @@ def test_an_index_tells_the_size_of_batches(
     assert scanned == [COUNT]
 
 
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_cold_map_whose_batches_are_read_is_walked_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory_map: bool
+) -> None:
+    """Its tables end early: the system reads the next bytes while a table is worked on."""
+    path = write_log(tmp_path, with_index=False)
+    expected = ks.scan_batches(path).batches
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
+    if memory_map:
+        scanned_alone = "a header is read alone"
+        monkeypatch.setattr(header_reads.ColdHeaders, "scan", lambda *_: pytest.fail(scanned_alone))
+    tables, room = [], np.empty(COUNT, ks.BATCH_DTYPE)
+    with ks.Source(path, memory_map=memory_map) as source:
+        walk = BatchWalk(source, 0, source.size, reads_content=True)
+        while walk.end is None:
+            tables.append(room[: walk.fill(room)].copy())
+    assert np.concatenate(tables).tobytes() == expected.tobytes()
+    sizes = [int(ks.batches.size_in_bytes(one).sum()) for one in tables]
+    assert len(tables) > 5 if memory_map else sizes[0] == path.stat().st_size
+    assert not memory_map or max(sizes) < (1 << 22) + 2 * BATCH
+
+
 def test_a_cached_file_is_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_log(tmp_path, with_index=True)
     path.read_bytes()
