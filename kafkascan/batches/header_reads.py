@@ -132,6 +132,8 @@ _MEASURED, _FINAL_SHARE = 8, 0.75
 _KEPT, _MOST_RATIO = 2_048, 4
 # Time of a header in a map up to which reads are not tried: few system calls are faster.
 _LEAST_NS = 500
+# Time from which on reads are tried at once: cold caches of the CPU are no reason for that.
+_SLOW_NS = 2_500
 
 
 class CachedHeaders:
@@ -173,7 +175,7 @@ class CachedHeaders:
         ns = taken_ns / batches
         if not self.are_read and ns <= _LEAST_NS:
             self._other_ns, self._before_ns, self.rows = 0.0, 0.0, sys.maxsize
-        elif ns < _FINAL_SHARE * self._before_ns:
+        elif ns < _FINAL_SHARE * self._before_ns and (self.are_read or ns < _SLOW_NS):
             self._before_ns, self.rows = ns, 2 * self.rows
         elif self._other_ns > 0:
             ratio = ns / self._other_ns
