@@ -316,7 +316,7 @@ class Source:
 
     def announce_order(self) -> bool:
         """
-        Tell the system that the bytes will be read in order; return whether it is told.
+        Announce to the system that the bytes will be read in order; False if it takes no advice.
 
         It then reads the next bytes of a map while the ones before are worked on. Otherwise it
         reads around each page that is missing.
