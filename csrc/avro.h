@@ -1,7 +1,7 @@
 /* Avro's binary encoding (specification 1.12, "Binary Encoding") into typed columns.
  *
  * A program says how a value that was written with one schema fills the columns of another: a
- * tree of steps, made by kafkascan/schemas/avro_program.py. It is trusted; the bytes are not.
+ * tree of steps, made by kafkascan/schemas/programs/avro_program.py. It is trusted; the bytes are not.
  */
 #ifndef KAFKASCAN_AVRO_H
 #define KAFKASCAN_AVRO_H

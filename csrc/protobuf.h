@@ -1,7 +1,7 @@
 /* Protobuf's wire format ("Encoding", protobuf.dev) into typed columns.
  *
  * Tables say which fields a message has and which columns they fill; they are made by
- * kafkascan/schemas/protobuf_program.py. They are trusted; the bytes are not.
+ * kafkascan/schemas/programs/protobuf_program.py. They are trusted; the bytes are not.
  *
  * A value is appended as soon as it is read, and cut again if it occurs a second time: the last
  * one counts. A message that occurs several times is merged: its columns are filled up only when

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from kafkascan.schemas.json_program import JsonProgram
-from kafkascan.schemas.json_schema import parse_json_schema
-from kafkascan.schemas.program_runs import decode_values
+from kafkascan.schemas.programs.json_program import JsonProgram
+from kafkascan.schemas.programs.json_schema import parse_json_schema
+from kafkascan.schemas.programs.program_runs import decode_values
 
 from .scan import best_of
 

@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf import message_factory
 
-from kafkascan.schemas.avro_program import AvroProgram
-from kafkascan.schemas.avro_schema import parse_avro
-from kafkascan.schemas.program_runs import decode_values
-from kafkascan.schemas.protobuf_program import ProtobufProgram
-from kafkascan.schemas.protobuf_schema import compile_protobuf
+from kafkascan.schemas.programs.avro_program import AvroProgram
+from kafkascan.schemas.programs.avro_schema import parse_avro
+from kafkascan.schemas.programs.program_runs import decode_values
+from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
+from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 
 from .usage import Job, cpu_medians, show
 

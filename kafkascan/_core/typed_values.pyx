@@ -350,7 +350,7 @@ def decode_into(
     ----------
     columns : TypedColumns
     steps, parts, constants : arrays
-        Programs of kafkascan.schemas.avro_program, which are not checked.
+        Programs of kafkascan.schemas.programs.avro_program, which are not checked.
     address, size : arrays of n
         Of the values.
     first_step : array of n
@@ -405,7 +405,7 @@ def decode_json_into(
     ----------
     columns : TypedColumns
     steps, parts, names : arrays
-        A program of kafkascan.schemas.json_program, which is not checked.
+        A program of kafkascan.schemas.programs.json_program, which is not checked.
     address, size, first_step, status, first, stop, source
         As for `decode_into`.
 
@@ -447,7 +447,7 @@ def decode_protobuf_into(
     ----------
     columns : TypedColumns
     messages, fields, parts : arrays
-        A program of kafkascan.schemas.protobuf_program, which is not checked.
+        A program of kafkascan.schemas.programs.protobuf_program, which is not checked.
     address, size : arrays of n
         Of the values.
     first_step : array of n

@@ -19,7 +19,6 @@ from kafkascan.schemas.plain_json import json_values
 from kafkascan.schemas.registry import Registry, SchemaError
 from kafkascan.tables.table import Problems
 
-
 INFERRED = "inferred"
 """The option's value for the types of a sample."""
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         open_registry as open_registry,
     )
     from kafkascan.schemas.plain_json import (
+        JsonValues as JsonValues,
         json_values as json_values,
     )
     from kafkascan.schemas.registry import (
@@ -44,7 +45,7 @@ else:
         names={
             "framing": ["FramedRecords", "FrameReader", "Framing", "Part"],
             "places": ["RegistryError", "open_registry"],
-            "plain_json": ["json_values"],
+            "plain_json": ["JsonValues", "json_values"],
             "registry": [
                 "RegisteredSchema",
                 "Registry",

@@ -10,9 +10,9 @@ from kafkascan.format.errors import ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
-from kafkascan.schemas.json_program import JsonProgram
-from kafkascan.schemas.json_schema import TEXT, JsonType, parse_json_schema, type_of_values
-from kafkascan.schemas.program_runs import decode_values
+from kafkascan.schemas.programs.json_program import JsonProgram
+from kafkascan.schemas.programs.json_schema import TEXT, JsonType, parse_json_schema, type_of_values
+from kafkascan.schemas.programs.program_runs import decode_values
 from kafkascan.schemas.values import ItemProblems, reason_of
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem

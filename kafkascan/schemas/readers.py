@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.avro_program import AvroProgram
-from kafkascan.schemas.avro_schema import AvroType, parse_avro
-from kafkascan.schemas.json_program import JsonProgram
-from kafkascan.schemas.json_schema import parse_json_schema
-from kafkascan.schemas.program_runs import Program
+from kafkascan.schemas.programs.avro_program import AvroProgram
+from kafkascan.schemas.programs.avro_schema import AvroType, parse_avro
+from kafkascan.schemas.programs.json_program import JsonProgram
+from kafkascan.schemas.programs.json_schema import parse_json_schema
+from kafkascan.schemas.programs.program_runs import Program
 from kafkascan.schemas.registry import RegisteredSchema, Registry
 
 if TYPE_CHECKING:
-    from kafkascan.schemas.protobuf_program import ProtobufProgram
-    from kafkascan.schemas.protobuf_schema import ProtobufSchema
+    from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
+    from kafkascan.schemas.programs.protobuf_schema import ProtobufSchema
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
@@ -91,7 +91,7 @@ class ProtobufReader:
     """
 
     def __init__(self, registry: Registry, schema: RegisteredSchema, message: str = "") -> None:
-        from kafkascan.schemas.protobuf_program import ProtobufProgram
+        from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
 
         self._registry = registry
         found = compiled_protobuf(registry, schema)
@@ -137,7 +137,7 @@ class JsonReader:
 
 def compiled_protobuf(registry: Registry, schema: RegisteredSchema) -> ProtobufSchema:
     """Return the messages of a Protobuf schema."""
-    from kafkascan.schemas.protobuf_schema import compile_protobuf
+    from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 
     _require_type(schema, PROTOBUF)
     return compile_protobuf(schema.text, texts_of(registry, schema))

@@ -395,7 +395,7 @@ class Registry:
     def reader_named(self, name: str, *, message: str = "") -> ReaderSchema:
         """Return one schema by ``SUBJECT`` or ``SUBJECT:VERSION``; see `reader`."""
         subject, _, version = name.rpartition(":")
-        if subject in self._versions and version.isdecimal():
+        if subject in self._versions and version.isdecimal() and len(version) < 10:
             return self.reader(subject, int(version), message=message)
         return self.reader(name, message=message)
 

@@ -14,9 +14,9 @@ from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
-from kafkascan.schemas.avro_schema import parse_avro
 from kafkascan.schemas.framing import FramedRecords, FrameReader, Framing
-from kafkascan.schemas.program_runs import decode_values
+from kafkascan.schemas.programs.avro_schema import parse_avro
+from kafkascan.schemas.programs.program_runs import decode_values
 from kafkascan.schemas.readers import (
     AVRO,
     JSON,
@@ -36,7 +36,7 @@ from kafkascan.tables.table import Problem
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkascan.schemas.protobuf_schema import ProtobufSchema
+    from kafkascan.schemas.programs.protobuf_schema import ProtobufSchema
 
 NO_READER = "NO_READER_SCHEMA"
 """Symbol of a problem: no subject says what the columns are; they follow the records' schemas."""

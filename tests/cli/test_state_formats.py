@@ -124,7 +124,7 @@ def plain(value: Any) -> Any:
 
 
 def test_every_command_about_state_is_here() -> None:
-    assert {verb.name for verb in VERBS_BY_TASK["Ask"]} == {*STATE_TABLES, "sql"}
+    assert {verb.name for verb in VERBS_BY_TASK["Ask"]} == {*STATE_TABLES, "sql", "schemas"}
     assert set(STATE_TABLES["metadata"]) == {*TABLE_SCHEMAS, "unknown"}
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkascan.schemas.program_runs import decode_values
-from kafkascan.schemas.protobuf_program import ProtobufProgram
+from kafkascan.schemas.programs.program_runs import decode_values
+from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
 
 
 def decoded(

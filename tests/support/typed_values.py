@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kafkascan.schemas.program_runs import Program, decode_values
+from kafkascan.schemas.programs.program_runs import Program, decode_values
 
 
 def decoded(

@@ -17,8 +17,8 @@ import pyarrow as pa
 from fastavro._schema_common import UnknownType
 from hypothesis import given, strategies as st
 
-from kafkascan.schemas.avro_program import AvroProgram
-from kafkascan.schemas.avro_schema import parse_avro
+from kafkascan.schemas.programs.avro_program import AvroProgram
+from kafkascan.schemas.programs.avro_schema import parse_avro
 from tests.support.random_avro import RandomAvro
 from tests.support.typed_values import decoded as decoded_values
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from kafkascan.schemas.json_program import JsonProgram
-from kafkascan.schemas.json_schema import JsonType, parse_json_schema
+from kafkascan.schemas.programs.json_program import JsonProgram
+from kafkascan.schemas.programs.json_schema import JsonType, parse_json_schema
 from tests.support.typed_values import decoded
 
 _NAMES = ["a", "b", "id", "ü", "long name of a member", "€", "x" * 40, "", "A", "a b"]

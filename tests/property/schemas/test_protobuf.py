@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given, strategies as st
 
 from kafkascan.format.errors import STATUS
-from kafkascan.schemas.protobuf_program import ProtobufProgram
+from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
 from tests.support.protobuf_values import decoded
 from tests.support.random_protobuf import RandomProtobuf, message_classes
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.avro_columns import column_of
-from kafkascan.schemas.avro_program import AvroProgram
-from kafkascan.schemas.avro_schema import parse_avro
+from kafkascan.schemas.programs.avro_columns import column_of
+from kafkascan.schemas.programs.avro_program import AvroProgram
+from kafkascan.schemas.programs.avro_schema import parse_avro
 
 
 def record(name: str, **fields: object) -> dict[str, object]:

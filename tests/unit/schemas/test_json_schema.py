@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from kafkascan.format.errors import STATUS, ValueSchemaError
-from kafkascan.schemas.json_program import JsonProgram
-from kafkascan.schemas.json_schema import TEXT, JsonType, parse_json_schema
+from kafkascan.schemas.programs.json_program import JsonProgram
+from kafkascan.schemas.programs.json_schema import TEXT, JsonType, parse_json_schema
 from tests.support.typed_values import decoded
 
 _INTEGER, _STRING = JsonType("integer"), JsonType("string")

@@ -11,7 +11,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas import json_values
-from kafkascan.schemas.json_schema import JsonType, type_of_values
+from kafkascan.schemas.programs.json_schema import JsonType, type_of_values
 from kafkascan.write import build_batches
 
 

@@ -11,8 +11,8 @@ from google.protobuf import message_factory
 from google.protobuf.message import DecodeError
 
 from kafkascan.format.errors import SYMBOLS, ValueSchemaError
-from kafkascan.schemas.protobuf_program import ProtobufProgram
-from kafkascan.schemas.protobuf_schema import compile_protobuf
+from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
+from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 from tests.support.protobuf_values import decoded
 
 RANGE = 2**63 // 10**9  # seconds of 64 bits of nanoseconds

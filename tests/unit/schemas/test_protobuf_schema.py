@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas import protobuf_schema
-from kafkascan.schemas.protobuf_schema import compile_protobuf
+from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 
 CITY = 'syntax = "proto3"; package geo; message City { string name = 1; }'
 ORDER = """

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import typed_values as _core
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.typed_columns import ColumnLayout, TypedColumn
+from kafkascan.schemas.programs.typed_columns import ColumnLayout, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:

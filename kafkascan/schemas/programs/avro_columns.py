@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.avro_schema import MAX_DEPTH, AvroType
-from kafkascan.schemas.typed_columns import TypedColumn
+from kafkascan.schemas.programs.avro_schema import MAX_DEPTH, AvroType
+from kafkascan.schemas.programs.typed_columns import TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from kafkascan._core import typed_values as _core
 from kafkascan._core.typed_values import JSON_OPS
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.avro_columns import MAX_COLUMNS
-from kafkascan.schemas.avro_program import STEP_DTYPE
-from kafkascan.schemas.json_schema import SCALARS, JsonType
-from kafkascan.schemas.typed_columns import ColumnLayout, TypedColumn
+from kafkascan.schemas.programs.avro_columns import MAX_COLUMNS
+from kafkascan.schemas.programs.avro_program import STEP_DTYPE
+from kafkascan.schemas.programs.json_schema import SCALARS, JsonType
+from kafkascan.schemas.programs.typed_columns import ColumnLayout, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 _SMALLEST_ITEM = 2  # bytes: a digit and a comma

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.avro_schema import NO_DEFAULT, AvroField, AvroType, Json
+from kafkascan.schemas.programs.avro_schema import NO_DEFAULT, AvroField, AvroType, Json
 
 Kind = TypeVar("Kind")
 

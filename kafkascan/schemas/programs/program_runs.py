@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafkascan.format.errors import STATUS
 from kafkascan.io.concurrency import map_parts, split_by_bytes
 from kafkascan.io.worker_threads import ChunkSizer
-from kafkascan.schemas.typed_columns import ColumnLayout, ColumnMemory
+from kafkascan.schemas.programs.typed_columns import ColumnLayout, ColumnMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from kafkascan._core import typed_values as _core
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.avro_columns import column_of
-from kafkascan.schemas.avro_defaults import encoded_default
-from kafkascan.schemas.avro_schema import NO_DEFAULT, AvroField, AvroType
-from kafkascan.schemas.typed_columns import ColumnLayout
+from kafkascan.schemas.programs.avro_columns import column_of
+from kafkascan.schemas.programs.avro_defaults import encoded_default
+from kafkascan.schemas.programs.avro_schema import NO_DEFAULT, AvroField, AvroType
+from kafkascan.schemas.programs.typed_columns import ColumnLayout
 from kafkascan.tables.schema import require_pyarrow
 
 STEP_DTYPE = np.dtype(
