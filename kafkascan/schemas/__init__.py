@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from kafkascan.schemas.plain_json import (
         JsonValues as JsonValues,
+        PlainJsonDecoder as PlainJsonDecoder,
         json_values as json_values,
     )
     from kafkascan.schemas.registry import (
@@ -45,7 +46,7 @@ else:
         names={
             "framing": ["FramedRecords", "FrameReader", "Framing", "Part"],
             "places": ["RegistryError", "open_registry"],
-            "plain_json": ["JsonValues", "json_values"],
+            "plain_json": ["JsonValues", "PlainJsonDecoder", "json_values"],
             "registry": [
                 "RegisteredSchema",
                 "Registry",

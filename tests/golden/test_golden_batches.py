@@ -69,7 +69,7 @@ def test_every_field_of_every_batch(directory: Path) -> None:
 @pytest.mark.parametrize("run", _RUNS)
 def test_many_batches_are_compared(run: str) -> None:
     logs = [path for path in (_GOLDEN / run / "data").glob("*/*") if path in _segments(path.parent)]
-    assert compare_segments([_described(path) for path in logs]) >= 40
+    assert compare_segments([_described(path) for path in logs]) >= 15
 
 
 @pytest.mark.parametrize("run", _RUNS)

@@ -14,7 +14,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 
-from kafkascan.schemas import protobuf_schema
+from kafkascan.schemas.programs import protobuf_schema
 
 _WELL_KNOWN = ("timestamp", "duration", "wrappers", "struct", "any")
 _MESSAGES = (

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas import protobuf_schema
+from kafkascan.schemas.programs import protobuf_schema
 from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 
 CITY = 'syntax = "proto3"; package geo; message City { string name = 1; }'
