@@ -360,8 +360,10 @@ static inline int ks_pb_choose(ks_protobuf *pb, const ks_pb_field *field,
         return ks_put_number(typed, column, p, (width)) ? p + (width) : NULL; \
     }
 
-/* Appends a number, bytes or text. */
-static inline ks_at ks_pb_value(ks_protobuf *pb, const ks_pb_field *field, ks_at p, ks_at limit) {
+/* Appends a number, bytes or text. A call would take as long as reading most numbers. */
+static inline __attribute__((always_inline)) ks_at ks_pb_value(ks_protobuf *pb,
+                                                               const ks_pb_field *field, ks_at p,
+                                                               ks_at limit) {
     ks_typed *typed = &pb->typed;
     ks_column *column = typed->columns + field->column;
     int64_t size;
