@@ -33,6 +33,8 @@ typedef struct {
     int32_t first_child; /* columns below are contiguous, and have higher numbers */
     int32_t children;
     int32_t may_repeat_keys; /* KS_LISTS: a map has a key more than once, or too many to say */
+    int64_t reached_entries; /* by the last value for which a column had no room */
+    int64_t reached_size;
 } ks_column;
 
 /* Why a value ended early, and where the next one begins. */

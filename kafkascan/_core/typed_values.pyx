@@ -26,6 +26,8 @@ cdef extern from "typed_columns.h" nogil:
         int32_t first_child
         int32_t children
         int32_t may_repeat_keys
+        int64_t reached_entries
+        int64_t reached_size
 
     ctypedef struct ks_typed:
         ks_column *columns
@@ -212,6 +214,12 @@ cdef class TypedColumns:
         one.capacity, one.room = capacity, room
         self.memory[column] = (data, ends, is_valid)
 
+    def reached(self, int column):
+        """Return the same numbers as the value had made them for which a column had no room."""
+        if not 0 <= column < self.count:
+            raise IndexError(column)
+        return self.columns[column].reached_entries, self.columns[column].reached_size
+
     def entries(self, int column):
         """Return the number of entries of a column, and of bytes of its items."""
         if not 0 <= column < self.count:
@@ -236,6 +244,7 @@ cdef struct Decoding:
     void *machine
     ks_typed *typed                # of the machine
     int64_t first_count
+    int column_count
     const uintptr_t *address       # by value
     const int32_t *size
     const int32_t *first_step      # -1: a null, because of `status`
@@ -264,6 +273,13 @@ cdef const uint8_t *run_protobuf(
     return ks_pb_run(<ks_protobuf *>machine, first, p, limit)
 
 
+cdef void keep_reached(ks_column *columns, int count) noexcept nogil:
+    cdef int i
+    for i in range(count):
+        columns[i].reached_entries = columns[i].entries
+        columns[i].reached_size = columns[i].size
+
+
 cdef bint decode_one(Decoding *job) noexcept nogil:
     """Append one value, or a null; False if a column is full."""
     cdef ks_typed *typed = job.typed
@@ -280,6 +296,8 @@ cdef bint decode_one(Decoding *job) noexcept nogil:
             return True
         if end != NULL:
             typed.status = KS_VALUE_BYTES_LEFT
+        if typed.status == KS_OUTPUT_FULL:
+            keep_reached(typed.columns, job.column_count)
         ks_cut_column(typed, typed.columns, rows)
         if typed.status == KS_OUTPUT_FULL:
             return False
@@ -312,7 +330,7 @@ cdef tuple decode(
         raise ValueError("arrays differ in length")
     if not 0 <= first <= stop <= count:
         raise ValueError("there are no such values")
-    job.typed.columns = columns.columns
+    job.typed.columns, job.column_count = columns.columns, columns.count
     job.typed.full = -1
     if first < stop:
         job.address, job.size, job.first_step = &address[0], &size[0], &first_step[0]

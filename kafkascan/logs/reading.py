@@ -121,7 +121,7 @@ def read_records(
         `RecordTable.problems` says what is missing.
     storage_options : mapping, optional
         Options of the store, if the source is a URL; see `ObjectUrl`.
-    key, value : Registry or ReaderSchema, optional
+    key, value : Registry, ReaderSchema or `kafkascan.schemas.json_values`, optional
         Decode keys or values into columns with the types of their schemas: by a registry
         (`kafkascan.schemas.open_registry`), into the newest schema of the subject ``TOPIC-key``
         or ``TOPIC-value``, or into the named one. What cannot be decoded is null, and one of

@@ -95,7 +95,7 @@ def _decode_part(
     on_fault: Callable[[int], Exception],
 ) -> list[pa.Array]:
     address, size, first_step, status = values
-    count, done = len(size), 0
+    count, done, too_large = len(size), 0, -1
     memory, chunks = ColumnMemory(program.layout, count), list["pa.Array"]()
     pace = ChunkSizer(_FIRST_VALUES)
     while done < count:
@@ -106,7 +106,10 @@ def _decode_part(
             )
             if outcome == STATUS["SOURCE_FAULT"]:
                 raise on_fault(fault)
-            if outcome == STATUS["OUTPUT_FULL"] and not memory.grow(full, needed):
+            if outcome == STATUS["OUTPUT_FULL"]:
+                is_again, too_large = done == too_large, done
+                if memory.grow(full, needed, is_again=is_again):
+                    continue
                 if memory.has_entries:
                     chunks.append(memory.to_arrow())
                     memory = ColumnMemory(program.layout, count - done)

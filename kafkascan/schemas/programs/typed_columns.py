@@ -150,7 +150,7 @@ class ColumnMemory:
         """Whether the root has an entry."""
         return self.filled.entries(0)[0] > 0
 
-    def grow(self, number: int, needed: int) -> bool:
+    def grow(self, number: int, needed: int, *, is_again: bool) -> bool:
         """
         Make room in a column; False if it must not become larger.
 
@@ -160,7 +160,21 @@ class ColumnMemory:
             Of the column.
         needed : int
             Bytes of the next item; 0 if there is no room for an entry.
+        is_again : bool
+            Whether the same value did not fit before. Then others that are half full grow, too:
+            the value is decoded again from its start each time that one has no room.
         """
+        if not self._grow(number, needed):
+            return False
+        for other in range(len(self._arrays) if is_again else 0):
+            entries, size = self.filled.reached(other)
+            if other != number and 2 * entries > self._capacity[other]:
+                self._grow(other, 0)
+            if other != number and 2 * size > len(self._arrays[other][0]):
+                self._grow(other, 1)
+        return True
+
+    def _grow(self, number: int, needed: int) -> bool:
         data, capacity = self._arrays[number][0], self._capacity[number]
         _, size = self.filled.entries(number)
         if needed == 0:

@@ -12,6 +12,7 @@ import pytest
 from kafkascan.format.errors import STATUS, ValueSchemaError
 from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import TEXT, JsonType, parse_json_schema
+from kafkascan.schemas.programs.typed_columns import ColumnMemory
 from tests.support.typed_values import decoded
 
 _INTEGER, _STRING = JsonType("integer"), JsonType("string")
@@ -135,3 +136,19 @@ def test_numbers_do_not_depend_on_the_locale() -> None:
             assert _one(JsonType("number"), b"1.2345678901234567e-30")[0] == 1.2345678901234567e-30
         finally:
             locale.setlocale(locale.LC_NUMERIC, before)
+
+
+def test_a_large_value_is_decoded_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    grown = []
+    grow = ColumnMemory.grow
+
+    def counted(memory: ColumnMemory, number: int, needed: int, *, is_again: bool) -> bool:
+        grown.append(number)
+        return grow(memory, number, needed, is_again=is_again)
+
+    monkeypatch.setattr(ColumnMemory, "grow", counted)
+    names = [f"m{number}" for number in range(200)]
+    kind = JsonType("array", item=JsonType("object", dict.fromkeys(names, _STRING)))
+    rows = [{name: name * number for name in names} for number in range(100)]
+    assert _one(kind, json.dumps(rows).encode()) == (rows, "OK")
+    assert 0 < len(grown) < 40
