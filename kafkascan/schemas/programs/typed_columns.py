@@ -89,21 +89,14 @@ class ColumnLayout:
         By number; 0 is the root.
     first_child : list of int
         Number of the first column below each.
-    beside : list of list of int
-        Columns that get an entry with each of these: a struct and its members have one list.
     """
 
     def __init__(self, root: TypedColumn) -> None:
         self.columns = [root]
         self.first_child: list[int] = []
-        self.beside = [[0]]
-        for number, one in enumerate(self.columns):  # grows while it is walked
-            first = len(self.columns)
-            self.first_child.append(first if one.children else 0)
+        for one in self.columns:  # grows while it is walked
+            self.first_child.append(len(self.columns) if one.children else 0)
             self.columns += one.children
-            for child in range(first, len(self.columns)):
-                self.beside.append([] if one.kind == _core.LISTS else self.beside[number])
-                self.beside[child].append(child)
 
     def children_of(self, number: int) -> Iterator[int]:
         """Yield the numbers of the columns below one."""
@@ -180,10 +173,7 @@ class ColumnMemory:
         if needed == 0:
             if capacity == _LARGEST:
                 return False
-            larger = min(_LARGEST, max(_FIRST_ENTRIES, 2 * capacity))
-            for one in self._layout.beside[number]:  # or each of them would be a pause
-                if self._capacity[one] < larger:
-                    self._give(one, larger, len(self._arrays[one][0]))
+            self._give(number, min(_LARGEST, max(_FIRST_ENTRIES, 2 * capacity)), len(data))
             return True
         if size + needed > _LARGEST:
             return False
