@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from kafkascan.format.errors import ValueSchemaError
@@ -137,10 +138,15 @@ class JsonReader:
 
 def compiled_protobuf(registry: Registry, schema: RegisteredSchema) -> ProtobufSchema:
     """Return the messages of a Protobuf schema."""
+    _require_type(schema, PROTOBUF)
+    return _compiled(schema.text, tuple(texts_of(registry, schema).items()))
+
+
+@lru_cache(maxsize=64)  # each takes a process
+def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> ProtobufSchema:
     from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 
-    _require_type(schema, PROTOBUF)
-    return compile_protobuf(schema.text, texts_of(registry, schema))
+    return compile_protobuf(text, dict(references))
 
 
 def texts_of(registry: Registry, schema: RegisteredSchema) -> dict[str, str]:

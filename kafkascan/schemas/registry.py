@@ -341,12 +341,8 @@ class Registry:
         return found
 
     def _target_of(self, schema: RegisteredSchema, reference: SchemaReference) -> RegisteredSchema:
-        subject = self.subject_of(schema, reference)
-        if reference.version == -1:
-            target = self.newest(subject)
-        else:
-            version = self.version(subject, reference.version)
-            target = None if version is None else version.schema
+        subject, version = self.subject_of(schema, reference), reference.version
+        target = self._schema_of(subject, None if version == -1 else version)
         if target is None:
             raise SchemaError(
                 f"{reference.name!r} is version {reference.version} of {reference.subject!r},"
@@ -381,16 +377,19 @@ class Registry:
         """
         from kafkascan.schemas.values import ReaderSchema
 
-        if version is None:
-            schema = self.newest(subject)
-        else:
-            found = self.version(subject, version)
-            schema = None if found is None else found.schema
+        schema = self._schema_of(subject, version)
         if schema is None:
             hint = suggestion(subject, self.subjects) if version is None else ""
             which = "version" if version is None else f"version {version}"
             raise SchemaError(f"there is no {which} of the subject {subject!r}{hint}")
         return ReaderSchema(self, schema, message)
+
+    def _schema_of(self, subject: str, version: int | None) -> RegisteredSchema | None:
+        """Return the schema of a version, or of the newest one; None if there is none."""
+        if version is None:
+            return self.newest(subject)
+        found = self.version(subject, version)
+        return None if found is None else found.schema
 
     def reader_named(self, name: str, *, message: str = "") -> ReaderSchema:
         """Return one schema by ``SUBJECT`` or ``SUBJECT:VERSION``; see `reader`."""

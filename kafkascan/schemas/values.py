@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
+from kafkascan.format.errors import SENTENCES, STATUS, SYMBOLS, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
@@ -173,18 +173,17 @@ class ValueDecoder:
         if self._reader is None and present:
             self._reader = self._chosen_reader(table, framed, present, problems)
         if self._reader is None:
-            failed = self._failed(framed, np.zeros(len(table), np.uint8))
-            problems += self._undecoded(table, framed, failed, failed.view(np.uint8))
-            nulls = require_pyarrow().nulls(len(table))
-            return TypedItems(require_pyarrow().chunked_array([nulls]), failed, problems)
-        first_step = self._first_steps_of(self._reader, framed, present)
-        address, size, kept = self._payloads(table, framed)
-        buffers = table.buffers
-        arrays, status = decode_values(
-            self._reader.program, address, size, first_step, buffers.source_bytes,
-            buffers.fault_error, threads,
-        )  # fmt: skip
-        del kept
+            status = (framed.schema >= 0) * np.uint8(STATUS["UNRESOLVED_VALUE"])
+            arrays = [require_pyarrow().nulls(len(table))]
+        else:
+            first_step = self._first_steps_of(self._reader, framed, present)
+            address, size, kept = self._payloads(table, framed)
+            buffers = table.buffers
+            arrays, status = decode_values(
+                self._reader.program, address, size, first_step, buffers.source_bytes,
+                buffers.fault_error, threads,
+            )  # fmt: skip
+            del kept
         failed = self._failed(framed, status)
         problems += self._undecoded(table, framed, failed, status)
         values = require_pyarrow().chunked_array(arrays, arrays[0].type)

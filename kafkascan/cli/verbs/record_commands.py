@@ -362,8 +362,8 @@ def _to_columns(
         shown_items,
     )
     from kafkascan.cli.table_text import TableWriter
-    from kafkascan.schemas.value_texts import PrintedValues
     from kafkascan.tables.text_columns import Repeated
+    from kafkascan.tables.value_texts import PrintedValues
 
     columns: dict[str, Any] = {}
     in_cells = isinstance(writer, TableWriter)

@@ -43,25 +43,8 @@ include = importlib.resources.files("grpc_tools") / "_proto"
 sys.exit(protoc.main(["protoc", *sys.argv[1:], f"-I{include}"]))
 """
 
-# Files that Confluent's registries have without a reference.
-_CONFLUENT = {
-    "confluent/meta.proto": """
-        syntax = "proto3";
-        package confluent;
-        import "google/protobuf/descriptor.proto";
-        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }
-        extend google.protobuf.FileOptions { Meta file_meta = 1088; }
-        extend google.protobuf.MessageOptions { Meta message_meta = 1088; }
-        extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
-        extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
-        extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
-    """,
-    "confluent/type/decimal.proto": """
-        syntax = "proto3";
-        package confluent.type;
-        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }
-    """,
-}
+# Files that Confluent's registries have without a reference; they are beside this one.
+_CONFLUENT = ("confluent/meta.proto", "confluent/type/decimal.proto")
 
 
 @dataclass(frozen=True)
@@ -157,7 +140,7 @@ def _builtin(name: str) -> str | None:
         for place in (spec and spec.submodule_search_locations) or ():
             path = Path(place) / file
             return path.read_text("utf-8") if path.is_file() else None
-    return _CONFLUENT.get(name)
+    return (Path(__file__).parent / name).read_text("utf-8") if name in _CONFLUENT else None
 
 
 def _compiled(

@@ -310,3 +310,19 @@ def test_a_lazy_frame_has_typed_columns(tmp_path: Path) -> None:
     log_of(tmp_path, b"plain")
     with pytest.warns(IncompleteTableWarning, match="offset 0"):
         frame.collect()
+
+
+def test_values_of_no_known_message_are_problems(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 b = 1; }'
+    rows = [{"subject": "orders-value", "version": 1, "id": 1, "schemaType": "PROTOBUF",
+             "schema": text}]  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    log = log_of(tmp_path, framed(1, b"\2\x0e\x08\1"), None)
+    table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
+    assert table["value"].tolist() == [None, None]
+    assert [one.symbol for one in table.problems] == ["UNRESOLVED_VALUE"]
+    # The message of the first record whose indexes are known; others are noted.
+    log = log_of(tmp_path, framed(1, b"\2\2\x08\1"), framed(1, b"\0\x08\2"))
+    table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
+    assert table["value"].tolist() == [{"b": 1}, None]
+    assert [one.symbol for one in table.problems] == ["NO_READER_SCHEMA", "UNRESOLVED_VALUE"]

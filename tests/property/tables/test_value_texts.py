@@ -12,9 +12,9 @@ import pyarrow as pa
 from fastavro._schema_common import UnknownType
 from hypothesis import given, strategies as st
 
-from kafkascan.schemas.value_texts import PrintedValues
 from kafkascan.tables import writers
 from kafkascan.tables.schema import Field, Schema
+from kafkascan.tables.value_texts import PrintedValues
 from tests.property.schemas.test_avro import decoded, names_of as names_of_avro, written
 from tests.support.plain_values import plain_values
 from tests.support.random_avro import RandomAvro
