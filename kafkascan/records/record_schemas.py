@@ -20,3 +20,12 @@ RECORD_SCHEMA = Schema(
     ),
 )  # fmt: skip
 """The columns of a table of records; those of `BATCH_SCHEMA` are also columns of it."""
+
+RAW_SCHEMA = Schema(
+    "records",
+    (
+        Field("key_raw", "binary", "bytes of the key, where `key` is typed"),
+        Field("value_raw", "binary", "bytes of the value, where `value` is typed"),
+    ),
+)
+"""Columns of a table of records that only a request names."""

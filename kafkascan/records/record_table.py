@@ -36,7 +36,7 @@ from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers, Gathered, Starts, starts_of_items
-from kafkascan.records.record_schemas import RECORD_SCHEMA
+from kafkascan.records.record_schemas import RAW_SCHEMA, RECORD_SCHEMA
 from kafkascan.records.typed_items import selected
 from kafkascan.tables.schema import Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, timestamp_column
@@ -277,7 +277,11 @@ _STORED = {
     "value": ("value_position", "value_size"),
     "headers": ("headers_position", "headers_count"),
     "sequence": ("offset",),
+    "key_raw": ("key_position", "key_size"),
+    "value_raw": ("value_position", "value_size"),
 }
+# Columns of bytes, and whose bytes they are.
+_ITEMS = {"key": "key", "value": "value", "key_raw": "key", "value_raw": "value"}
 _TIMESTAMP_TYPES = tuple(TimestampType)
 Sequence.register(Record)  # pandas takes the names of fields from sequences that have them
 
@@ -297,7 +301,7 @@ def stored_columns(names: Sequence[str]) -> tuple[str, ...]:
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"a column name must be a str, not {type(name).__name__}")
-        if name not in RECORD_COLUMN_NAMES and name not in COLUMN_NAMES:
+        if name not in _STORED and name not in RECORD_COLUMN_NAMES and name not in COLUMN_NAMES:
             hint = suggestion(name, [*RECORD_COLUMN_NAMES, *COLUMN_NAMES])
             raise UnknownColumnError(f"there is no record column {name!r}{hint}")
         stored += [part for part in _STORED.get(name, ()) if part not in stored]
@@ -328,7 +332,8 @@ class RecordTable(AnyTable):
         null), ``headers_count`` (int32). Positions are relative to the buffer of the batch.
     typed : dict of pyarrow.ChunkedArray
         ``key`` and ``value`` as columns with the types of their schemas, if `read_records` was
-        given a registry. Conversions return these; `items` returns the bytes.
+        given a registry. Conversions return these; `items` returns the bytes, and so do the
+        columns ``key_raw`` and ``value_raw``, if they were requested.
     """
 
     def __init__(
@@ -350,7 +355,8 @@ class RecordTable(AnyTable):
     @property
     def schema(self) -> Schema:
         """The fields of the requested columns."""
-        return RECORD_SCHEMA.with_last(BATCH_SCHEMA).select(self.names)
+        known = RECORD_SCHEMA.with_last(RAW_SCHEMA).with_last(BATCH_SCHEMA)
+        return known.select(self.names)
 
     @property
     def problems(self) -> Problems:
@@ -681,14 +687,14 @@ class RecordTable(AnyTable):
         return {name: self._as_numpy(name) for name in self.names}
 
     def _as_numpy(self, name: str) -> NDArray[Any]:
-        if name not in self.names or name not in ("key", "value", "headers"):
+        if name not in self.names or not (name in _ITEMS or name == "headers"):
             return self._numbers(name)
         if name in self.typed:
             items = self.typed[name].to_pylist()
         elif name == "headers":
             items = self._header_lists()
         else:
-            items = self.gathered(name).to_list()
+            items = self.gathered(_ITEMS[name]).to_list()
         objects = np.empty(len(items), object)
         for index, item in enumerate(items):
             objects[index] = item
@@ -734,9 +740,9 @@ class RecordTable(AnyTable):
     def _as_arrow(self, name: str, views: bool) -> pa.Array:
         if name in self.typed:
             return self.typed[name]
-        if name in ("key", "value"):
-            columns = self.columns
-            items = columns["batch"], columns[f"{name}_position"], columns[f"{name}_size"]
+        if name in _ITEMS:
+            columns, item = self.columns, _ITEMS[name]
+            items = columns["batch"], columns[f"{item}_position"], columns[f"{item}_size"]
             if views:
                 return view_column(self._buffers, *items)
             return binary_column(self._buffers.gather(*items))

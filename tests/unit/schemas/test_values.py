@@ -326,3 +326,18 @@ def test_values_of_no_known_message_are_problems(tmp_path: Path) -> None:
     table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
     assert table["value"].tolist() == [{"b": 1}, None]
     assert [one.symbol for one in table.problems] == ["NO_READER_SCHEMA", "UNRESOLVED_VALUE"]
+
+
+def test_the_bytes_of_values_are_a_column_if_it_is_asked_for(tmp_path: Path) -> None:
+    whole = framed(1, encoded(V1, {"id": 7}))
+    log = log_of(tmp_path, whole, b"plain", None)
+    names = ["value_raw", "value", "key_raw"]
+    table = ks.read_records(log, columns=names, value=registry_of(tmp_path, V1))
+    with pytest.warns(IncompleteTableWarning):
+        found = table.to_arrow()
+    assert found.column_names == names
+    assert found["value_raw"].to_pylist() == [whole, b"plain", None]
+    assert found["key_raw"].to_pylist() == [b"k"] * 3
+    assert table["value_raw"].tolist() == [whole, b"plain", None]
+    assert [one.type for one in table.schema] == ["binary", "binary", "binary"]
+    assert ks.read_records(log, columns=["value_raw"])["value_raw"][0] == whole
