@@ -106,6 +106,9 @@ class TypedRows:
         """Yield the records with typed columns."""
         for one, table in found:
             place = one.partition
+            if (place.topic or "").startswith("_"):  # Kafka's own, and the registry's
+                yield one, table
+                continue
             decoding = ItemDecoding(
                 {name: self._decoder(name, place.topic, str(place.path)) for name in self._decoders}
             )

@@ -13,6 +13,7 @@ from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import parse_json_schema
 from kafkascan.schemas.programs.program_runs import Program
 from kafkascan.schemas.registry import RegisteredSchema, Registry
+from kafkascan.tables.schema import require_module
 
 if TYPE_CHECKING:
     from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
@@ -139,6 +140,7 @@ class JsonReader:
 def compiled_protobuf(registry: Registry, schema: RegisteredSchema) -> ProtobufSchema:
     """Return the messages of a Protobuf schema."""
     _require_type(schema, PROTOBUF)
+    require_module("google.protobuf", extra="protobuf")
     return _compiled(schema.text, tuple(texts_of(registry, schema).items()))
 
 

@@ -46,7 +46,7 @@ _PANDAS_ROWS = 1 << 16
 
 class IncompleteTableWarning(UserWarning):
     """
-    Rows are missing in a table, or a guess, and its `problems` are not part of its conversion.
+    Rows or values are missing in a table, or a guess, and its `problems` are not part of its conversion.
 
     ``warnings.filterwarnings("error", category=IncompleteTableWarning)`` makes it an error.
     """
@@ -144,7 +144,7 @@ class AnyTable(ABC):
         """Warn the caller of the conversion that calls this."""
         if not self.is_complete:
             first = next(one for one in self.problems if one.rows_missing)
-            text = f"{self.schema.name}: rows are missing, see .problems: {first}"
+            text = f"{self.schema.name}: rows or values are missing, see .problems: {first}"
             warnings.warn(text, IncompleteTableWarning, stacklevel=3)
 
     def to_pandas(
@@ -460,6 +460,10 @@ class Problems(AnyTable):
 
     def __iter__(self) -> Iterator[Problem]:
         return iter(self._found)
+
+    def __getitem__(self, name: str | int) -> Any:
+        """Return a column by its name, or a `Problem` by its number."""
+        return self._found[name] if isinstance(name, int) else super().__getitem__(name)
 
     def __add__(self, others: Iterable[Problem]) -> Problems:
         return Problems((*self._found, *others))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkascan.records.typed_items import ItemPlace
 from kafkascan.schemas.places import open_registry
 from kafkascan.schemas.registry import Registry, SchemaError
+from kafkascan.schemas.readers import compiled_protobuf
 from kafkascan.schemas.values import ReaderSchema
 from kafkascan.tables.schema import Field, require_pyarrow
 
@@ -50,9 +51,11 @@ def typed_field(field: Field, reader: ReaderSchema) -> Field:
     place = ItemPlace(field.name, reader.registry.place)
     kind = reader.decoder(place).arrow_type
     if kind is None:
+        found = compiled_protobuf(reader.registry, reader.schema).messages.values()
+        names = ", ".join(one.full_name for one in found)
         raise ValueError(
             f"schema id {reader.schema.id} has several messages: name one with"
-            f" {field.name}Message=NAME"
+            f" {field.name}Message=NAME: {names}"
         )
     return Field(field.name, "typed", field.meaning, arrow=spark_kind(kind))
 

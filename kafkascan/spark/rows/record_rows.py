@@ -118,7 +118,9 @@ class RecordRows:
             return found.records, None
         texts = [str(one) for one in found.problems if one.severity is Severity.ERROR]
         if options.fails_fast:
-            raise ValueSchemaError(texts[0])
+            raise ValueSchemaError(
+                f"{texts[0]}; mode=PERMISSIVE returns a null, with the reason in {CORRUPT_RECORD.name}"
+            )
         if options.mode == "DROPMALFORMED":
             logger.warning("dropped %d records whose values cannot be decoded", len(rows))
             return found.records[~found.failed], None
