@@ -333,11 +333,11 @@ class _LazyRecords:
             kinds = {one.topic: self._decoder(name, one).arrow_type for one in self._partitions()}
             known = set(kinds.values())
             if len(known) != 1 or None in known:
-                topics = ", ".join(sorted(str(topic) for topic in kinds))
-                which = "unknown" if None in known else "different"
+                unknown = sorted(str(topic) for topic, kind in kinds.items() if kind is None)
+                which = f"those of {', '.join(unknown)} are unknown" if unknown else "they differ"
                 raise ValueSchemaError(
-                    f"the types of the {name}s of {topics} are {which}: scan topics with one"
-                    f" schema, or name one with {name}=registry.reader(SUBJECT)"
+                    f"the {name}s of {len(kinds)} topics have no one type, as {which}: scan the"
+                    f" folder of a partition, or name a schema by {name}=registry.reader(SUBJECT)"
                 )
             (kind,) = known
             found[name] = pl.Series(pa.array([], kind)).dtype

@@ -46,7 +46,7 @@ _PANDAS_ROWS = 1 << 16
 
 class IncompleteTableWarning(UserWarning):
     """
-    Rows or values are missing in a table, or a guess, and its `problems` are not part of its conversion.
+    Rows or values are missing in a table, or a guess, and a conversion has no `problems`.
 
     ``warnings.filterwarnings("error", category=IncompleteTableWarning)`` makes it an error.
     """

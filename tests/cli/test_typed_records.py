@@ -6,10 +6,13 @@ import json
 import struct
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from kafkascan.write import build_batches
-from tests.support.command_line import run
+from tests.support.command_line import rows, run
+from tests.support.paths import GOLDEN
 
 _AVRO = {
     "type": "record", "name": "Order",
@@ -106,3 +109,53 @@ def test_json_schemas_of_a_registry(tmp_path: Path) -> None:
                 "-f", "%s\\n")  # fmt: skip
     assert (found.returncode, found.stdout) == (1, '{"a": 1}\n\n')
     assert "BAD_VALUE_TYPE" in found.stderr
+
+
+TYPED_DATA = GOLDEN / "kafka-4.4.0-typed" / "data"
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "json", "table"])
+def test_topics_of_kafka_and_of_the_registry_stay_as_they_are(form: str) -> None:
+    done = run("records", TYPED_DATA, "--value-as", "auto", "--format", form)
+    assert done.returncode == 1
+    (finding,) = done.stderr.splitlines()
+    assert "the value of offset 81 is not decoded" in finding
+    assert done.stdout.count("payments-value") >= 2
+
+
+def test_topics_of_different_types_need_a_file_each(tmp_path: Path) -> None:
+    path = tmp_path / "both.parquet"
+    topics = ("-t", "orders", "-t", "payments")
+    done = run("records", TYPED_DATA, *topics, "--value-as", "auto", "--output", path)
+    assert done.returncode == 2
+    assert "topic payments have other types than those before them" in done.stderr
+    assert not path.exists()
+    done = run("records", TYPED_DATA, "-t", "payments", "--value-as", "auto", "--output", path)
+    assert done.returncode == 0
+    found = pq.read_table(path, columns=["value"])
+    assert found.schema.field("value").type.field("id").type == pa.int64()
+
+
+def test_a_schema_and_a_message_are_named() -> None:
+    log = TYPED_DATA / "payments-0"
+    options = ("--value-as", "auto", "--columns", "value", "--limit", "1")
+    (row,) = rows("records", log, *options, "--value-schema", "payments-value:1")
+    assert set(row["value"]) == {"id", "card", "amount"}
+    named = (*options, "--value-schema", "payments-value", "--value-message")
+    (row,) = rows("records", log, *named, "shop.Payment")
+    assert "target" not in row["value"]
+    assert "account" in row["value"]
+    done = run("records", log, *named, "shop.Nothing")
+    assert done.returncode == 3
+    assert "no message 'shop.Nothing'" in done.stderr
+    for wrong in (
+        ("--registry", TYPED_DATA),
+        ("--value-schema", "payments-value"),
+        ("--value-as", "auto", "--value-message", "shop.Payment"),
+        ("--value-as", "auto", "--value-schema", "payments-value:99"),
+        ("--value-as", "auto", "--value-schema", f"payments-value:{'9' * 5000}"),
+    ):
+        assert run("records", log, *wrong).returncode == 2, wrong
+    done = run("records", GOLDEN / "kafka-4.4.0/data/headers-0", "--value-as", "auto")
+    assert done.returncode == 2
+    assert "has no topic _schemas: name the schemas with --registry" in done.stderr

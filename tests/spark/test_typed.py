@@ -16,8 +16,10 @@ from kafkascan.schemas import Registry, SubjectVersion, open_registry
 from kafkascan.spark.jobs.output_folders import LocalFolder
 from kafkascan.spark.jobs.planned_outputs import plan_exports
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.typed_fields import spark_declaration, spark_kind
+from kafkascan.spark.options.typed_fields import spark_kind
+from kafkascan.spark.options.view_schemas import declared_type
 from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.tables.schema import Field
 from tests.spark.logs import GOLDEN, rows, write_planned
 from tests.spark.test_source import both
 
@@ -102,7 +104,7 @@ def test_columns_follow_the_topic_or_an_option() -> None:
     ],
 )
 def test_types(kind: pa.DataType, expected: str) -> None:
-    assert spark_declaration(spark_kind(kind)) == expected
+    assert declared_type(Field("value", "typed", arrow=spark_kind(kind))) == expected
 
 
 def test_a_registry_of_files(tmp_path: Path) -> None:

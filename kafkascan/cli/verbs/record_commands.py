@@ -260,6 +260,9 @@ def records(
         **registry_decoders(run, inputs, formats, registry, value_schema, value_message),
         **json_decoders(formats, json_schema),
     }
+    # How items are printed that are not decoded: those of Kafka's own topics.
+    plain = "text" if template is None else "raw"
+    formats = {name: plain if kind == TYPED else kind for name, kind in formats.items()}
     if decoders:
         query = replace(query, also_read=("headers", "key", "value"))
     if sample is not None:
@@ -276,8 +279,16 @@ def records(
     schema = LISTED_SCHEMA.select(query.columns)
     with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
         if isinstance(writer, ParquetWriter):
+            kinds: Any = None
             for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
-                writer.write_table(_arrow_table(one, table, schema))
+                rows = _arrow_table(one, table, schema)
+                kinds = kinds or rows.schema
+                if rows.schema != kinds:
+                    raise click.UsageError(
+                        f"the columns of topic {one.partition.topic} have other types than those"
+                        " before them: write a Parquet file for each topic (-t)"
+                    )
+                writer.write_table(rows)
         else:
             for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
                 columns = _to_columns(one, table, query, formats, undecoded, writer)
@@ -378,8 +389,7 @@ def _to_columns(
         elif name == "headers" and isinstance(writer, TemplateWriter):
             columns[name] = table["headers"]
         elif name == "headers":
-            kind = formats["value"]
-            columns[name] = headers(table, "text" if kind == TYPED else kind)
+            columns[name] = headers(table, formats["value"])
         elif name in NAMED_CODES:
             columns[name] = named_codes(name, table[name])
         else:

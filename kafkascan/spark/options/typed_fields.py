@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkascan.records.typed_items import ItemPlace
 from kafkascan.schemas.places import open_registry
-from kafkascan.schemas.registry import Registry, SchemaError
 from kafkascan.schemas.readers import compiled_protobuf
+from kafkascan.schemas.registry import Registry, SchemaError
 from kafkascan.schemas.values import ReaderSchema
 from kafkascan.tables.schema import Field, require_pyarrow
 

@@ -119,7 +119,7 @@ class RecordRows:
         texts = [str(one) for one in found.problems if one.severity is Severity.ERROR]
         if options.fails_fast:
             raise ValueSchemaError(
-                f"{texts[0]}; mode=PERMISSIVE returns a null, with the reason in {CORRUPT_RECORD.name}"
+                f"{texts[0]}; mode=PERMISSIVE returns a null, and why in {CORRUPT_RECORD.name}"
             )
         if options.mode == "DROPMALFORMED":
             logger.warning("dropped %d records whose values cannot be decoded", len(rows))
