@@ -562,12 +562,15 @@ static ks_at ks_pb_walk(ks_protobuf *pb, int32_t number, ks_at p, ks_at limit, u
     return p;
 }
 
-/* The prefix that says which message of the schema's file the value is: it must be `path`. */
-static ks_at ks_pb_path(ks_protobuf *pb, const int32_t *path, ks_at p, ks_at limit) {
+/* The least byte that a message can begin with: the tag of field 1. */
+#define KS_PB_LEAST_TAG 8
+
+/* Confluent's message indexes, which must be those of `path`; moves `p` behind them. */
+static int ks_pb_indexes(const int32_t *path, ks_at *p, ks_at limit) {
     static const int32_t first_message[] = {1, 0};
     int32_t count, index;
     int is_same = 1;
-    ks_at end = ks_read_varint(p, limit, &count);
+    ks_at end = ks_read_varint(*p, limit, &count);
     if (end != NULL && count == 0) {
         is_same = path[0] == first_message[0] && path[1] == first_message[1];
     } else if (end != NULL) {
@@ -577,16 +580,56 @@ static ks_at ks_pb_path(ks_protobuf *pb, const int32_t *path, ks_at p, ks_at lim
             is_same = end != NULL && index == path[1 + i];
         }
     }
-    if (end == NULL) return ks_pb_fails(pb, KS_VALUE_TOO_SHORT);
-    return is_same ? end : ks_pb_fails(pb, KS_UNRESOLVED_VALUE);
+    if (end == NULL) return KS_VALUE_TOO_SHORT;
+    if (!is_same) return KS_UNRESOLVED_VALUE;
+    *p = end;
+    return 0;
 }
 
-/* Appends one entry to the root; returns the end of the value's bytes, or NULL. `path` is where
- * the parts have the message that is expected: the number of its indexes, or -1 if the value has
- * no prefix; and these. */
-static ks_at ks_pb_run(ks_protobuf *pb, int64_t path, ks_at p, ks_at limit) {
-    if (pb->parts[path] >= 0) {
-        p = ks_pb_path(pb, pb->parts + path, p, limit);
+/* The end of Apicurio's `Ref`, a message with the name of the one that follows: its size, the tag
+ * of field 1, the size of the name, and the name. NULL if there is none. */
+static ks_at ks_pb_ref_end(ks_at p, ks_at limit) {
+    if (limit - p < 4 || p[0] > INT8_MAX || p[0] < 3 || limit - p <= p[0]) return NULL;
+    if (p[1] != 0x0a || p[2] != p[0] - 2) return NULL;
+    ks_at end = p + 1 + p[0];
+    for (ks_at at = p + 3; at < end; at++) {
+        uint8_t letter = *at | 0x20;
+        int is_letter = letter >= 'a' && letter <= 'z';
+        if (!is_letter && !(*at >= '0' && *at <= '9') && *at != '_') return NULL;
+    }
+    return end;
+}
+
+/* What says which message of the schema's file the value is: it must be the expected one. */
+static ks_at ks_pb_naming(ks_protobuf *pb, const int32_t *path, ks_at p, ks_at limit) {
+    const int32_t *may_be_unnamed = path + 1 + path[0], *name = may_be_unnamed + 1;
+    int status = KS_UNRESOLVED_VALUE;
+    if (!*may_be_unnamed || (p < limit && *p < KS_PB_LEAST_TAG)) {
+        status = ks_pb_indexes(path, &p, limit);
+        if (status == 0) return p;
+    }
+    ks_at end = ks_pb_ref_end(p, limit);
+    if (end == NULL) {
+        int is_unnamed = *may_be_unnamed && (p == limit || *p >= KS_PB_LEAST_TAG);
+        return is_unnamed ? p : ks_pb_fails(pb, status);
+    }
+    int is_same = name[0] == end - (p + 3);
+    for (int32_t i = 0; is_same && i < name[0]; i++) is_same = name[1 + i] == p[3 + i];
+    if (!is_same) return ks_pb_fails(pb, KS_UNRESOLVED_VALUE);
+    if (end < limit && *end < KS_PB_LEAST_TAG) {
+        status = ks_pb_indexes(path, &end, limit);
+        if (status != 0) return ks_pb_fails(pb, status);
+    }
+    return end;
+}
+
+/* Appends one entry to the root; returns the end of the value's bytes, or NULL. `naming` is where
+ * the parts have the message that is expected: the number of its indexes, or -1 if nothing is
+ * before the value; these; whether a value may begin without naming it; the size of its name, and
+ * its letters. */
+static ks_at ks_pb_run(ks_protobuf *pb, int64_t naming, ks_at p, ks_at limit) {
+    if (pb->parts[naming] >= 0) {
+        p = ks_pb_naming(pb, pb->parts + naming, p, limit);
         if (p == NULL) return NULL;
     }
     ks_pb_open(pb, 0, 0);

@@ -36,6 +36,8 @@ _HEADERS: dict[str, _HeaderForms] = {
     "apicurio.{part}.globalId": ((8, None, _LONG_ID),),
     "__{part}_schema_id": ((5, 0, _SHORT_ID), (17, 1, _GUID)),
 }
+# Beside Apicurio's ids of Avro schemas; the other encoding is JSON.
+_ENCODING, _BINARY = "apicurio.{part}.encoding", b"BINARY"
 # Records whose prefixes are in the CPU's cache together.
 _ROWS_AT_ONCE = 1 << 16
 # Ids up to here are looked up in a table of 4 bytes each.
@@ -68,6 +70,8 @@ class Framing(IntEnum):
     """The registry has the id of 4 bytes, and also the one of 8."""
     BAD_HEADER = 9
     """The record header is none of the known forms."""
+    NOT_BINARY = 10
+    """A record header says that the Avro value is in another encoding, which is JSON."""
 
 
 FRAMING_NAMES = tuple(one.name.lower() for one in Framing)
@@ -223,11 +227,12 @@ class FrameReader:
     # ---- headers ----
 
     def _read_headers(self, table: RecordTable, part: Part, found: FramedRecords) -> None:
-        names = [name.format(part=part).encode() for name in _HEADERS]
+        names = [name.format(part=part).encode() for name in (*_HEADERS, _ENCODING)]
         for first, piece in _pieces(table):
-            named = piece.headers_named(names, _MOST_HEADERS)
+            *named, (rows_encoded, encodings) = piece.headers_named(names, _MOST_HEADERS)
             for (rows, values), forms in zip(named, _HEADERS.values(), strict=True):
                 self._set_headers(found, first + rows, values, forms)
+            _set_encodings(found, first + rows_encoded, encodings)
 
     def _set_headers(
         self, found: FramedRecords, rows: NDArray[np.int64], values: Gathered, forms: _HeaderForms
@@ -247,6 +252,15 @@ class FrameReader:
                 at, raw = at[raw[:, 0] == magic], raw[raw[:, 0] == magic]
             keys = self._guids if kind == _GUID else self._ids
             _set(found, rows[at], keys.find(_ends(raw, kind)), Framing.HEADER, 0)
+
+
+def _set_encodings(found: FramedRecords, rows: NDArray[np.int64], values: Gathered) -> None:
+    """Take their schemas from records whose header says that they are not in the binary form."""
+    is_binary = np.diff(values.starts) == len(_BINARY)
+    raw = values.data[values.starts[:-1][is_binary][:, None] + np.arange(len(_BINARY))]
+    is_binary[is_binary] = (raw == np.frombuffer(_BINARY, np.uint8)).all(axis=1)
+    refused = rows[~is_binary & (found.framing[rows] == Framing.HEADER)]
+    found.schema[refused], found.framing[refused] = NO_SCHEMA, Framing.NOT_BINARY
 
 
 def _set(

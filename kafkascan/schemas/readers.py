@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +17,8 @@ from kafkascan.schemas.registry import RegisteredSchema, Registry
 from kafkascan.tables.schema import require_module
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
+
     from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
     from kafkascan.schemas.programs.protobuf_schema import ProtobufSchema
 
@@ -23,6 +26,9 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 MessagePath = tuple[int, ...]
 """Where a message is in its file: its number, that of one nested in it, and so on."""
+
+# Apicurio's `Ref`: its size, the tag of a name, the size of that, and letters.
+_REF = re.compile(rb"([\x03-\x7f])\n([\x01-\x7d])([A-Za-z0-9_]+)")
 
 
 class Reader(Protocol):
@@ -85,6 +91,9 @@ class ProtobufReader:
         The schema of the columns.
     message : str
         Full name of the message; empty for the only one of the schema.
+    is_certain : bool, default True
+        Whether values that do not name their message, as kafkajs writes them, are of this one.
+        Otherwise they are if their file has one message only.
 
     Raises
     ------
@@ -92,10 +101,17 @@ class ProtobufReader:
         If the schema does not have the message, or has several and none is named.
     """
 
-    def __init__(self, registry: Registry, schema: RegisteredSchema, message: str = "") -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        schema: RegisteredSchema,
+        message: str = "",
+        *,
+        is_certain: bool = True,
+    ) -> None:
         from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
 
-        self._registry = registry
+        self._registry, self._is_certain = registry, is_certain and message != ""
         found = compiled_protobuf(registry, schema)
         paths = [path for path in found.messages if len(path) == 1]
         path = found.path_of(message) if message else paths[0] if len(paths) == 1 else None
@@ -108,10 +124,18 @@ class ProtobufReader:
 
     def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
         """See `Reader`."""
-        path = compiled_protobuf(self._registry, writer).path_of(self._name)
+        found = compiled_protobuf(self._registry, writer)
+        path = found.path_of(self._name)
         if path is None:
             raise ValueSchemaError(f"it has no message {self._name}")
-        return self.program.after_prefix(path) if is_prefixed else self.program.PLAIN
+        name = self._name.rpartition(".")[2]
+        is_clear = path == (0,) and found.has_one_message
+        return self.program.after_naming(
+            path,
+            name if found.message_named(name) is not None else "",
+            may_be_unnamed=not is_prefixed
+            or ((is_clear or self._is_certain) and not found.is_deep),
+        )
 
 
 class JsonReader:
@@ -163,6 +187,26 @@ def _require_type(schema: RegisteredSchema, schema_type: str) -> None:
         )
 
 
+def message_of(schema: ProtobufSchema, data: bytes, *, is_prefixed: bool) -> Descriptor | None:
+    """
+    Return the message that a Protobuf value says it is.
+
+    Parameters
+    ----------
+    schema : ProtobufSchema
+        The writer's.
+    data : bytes
+        The first bytes behind the prefix.
+    is_prefixed : bool
+        Whether there is one; otherwise a value that does not say anything is the first message.
+    """
+    ref = _REF.match(data)
+    if ref and ref[1][0] == ref[2][0] + 2 and len(ref[3]) >= ref[2][0]:
+        return schema.message_named(ref[3][: ref[2][0]].decode())
+    path = message_path(data) if is_prefixed else (0,)
+    return None if path is None else schema.messages.get(path)
+
+
 def message_path(data: bytes) -> MessagePath | None:
     """
     Return the message indexes before a Protobuf value, as Confluent's serializers write them.
@@ -179,6 +223,8 @@ def message_path(data: bytes) -> MessagePath | None:
         if byte < 0x80:
             numbers.append((number >> 1) ^ -(number & 1))
             number = shift = 0
+            if numbers[0] < 0:
+                return None
             if len(numbers) > numbers[0]:
                 return tuple(numbers[1:]) or (0,)
     return None

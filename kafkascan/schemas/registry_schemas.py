@@ -46,7 +46,7 @@ USAGE_SCHEMA = Schema(
         Field("schema_type", "string", "AVRO, PROTOBUF or JSON", shown=Shown.WIDE),
         Field("framing", "string", "how the records name the schema: confluent, apicurio, glue,"
               " glue_zlib or header; or why it is unknown: null, no_prefix, unknown_id, ambiguous"
-              " or bad_header", nullable=False, shown=Shown.ALWAYS),
+              ", bad_header or not_binary", nullable=False, shown=Shown.ALWAYS),
         Field("records", "int64", "records, also aborted ones", nullable=False,
               shown=Shown.ALWAYS),
         Field("first_offset", "int64", "offset of the first of them", nullable=False),

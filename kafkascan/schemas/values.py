@@ -23,11 +23,10 @@ from kafkascan.schemas.readers import (
     PROTOBUF,
     AvroReader,
     JsonReader,
-    MessagePath,
     ProtobufReader,
     Reader,
     compiled_protobuf,
-    message_path,
+    message_of,
 )
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
 from kafkascan.tables.schema import require_pyarrow
@@ -42,6 +41,8 @@ NO_READER = "NO_READER_SCHEMA"
 """Symbol of a problem: no subject says what the columns are; they follow the records' schemas."""
 BAD_SCHEMA = "BAD_SCHEMA"
 """Symbol of a problem: values have a schema that cannot be read."""
+UNNAMED = "UNNAMED_MESSAGE"
+"""Symbol of a problem: neither records nor the caller say which message of a schema they are."""
 UNDECODED = "UNDECODED_VALUES"
 """Symbol of a problem: more values that could not be decoded, which are not listed."""
 
@@ -54,6 +55,7 @@ _UNFRAMED = {
     Framing.UNKNOWN_ID: "the registry does not have the schema that it names",
     Framing.AMBIGUOUS: "its prefix is that of two schemas",
     Framing.BAD_HEADER: "its header names no schema in a known form",
+    Framing.NOT_BINARY: "its header says that it is written in Avro's JSON encoding",
 }
 
 
@@ -68,7 +70,7 @@ class ReaderSchema:
     schema : RegisteredSchema
     message : str, default ""
         Full name of a Protobuf message. By default the only one of the schema, or the one of the
-        records that are read first.
+        records that are read first. Records that do not name their message are of this one.
     """
 
     registry: Registry
@@ -198,7 +200,7 @@ class ValueDecoder:
         if schema.schema_type != PROTOBUF:
             return AvroReader(self._registry, [schema])
         found = compiled_protobuf(self._registry, schema)
-        is_clear = message or sum(len(path) == 1 for path in found.messages) == 1
+        is_clear = message or found.has_one_message
         return ProtobufReader(self._registry, schema, message) if is_clear else None
 
     def _chosen_reader(
@@ -243,7 +245,7 @@ class ValueDecoder:
         if len(found) > 1:
             text = f"records have the messages {', '.join(found)}: the columns are those of"
             problems.append(self._note(f"{text} {found[0]}"))
-        return ProtobufReader(self._registry, schema, found[0])
+        return ProtobufReader(self._registry, schema, found[0], is_certain=False)
 
     def _messages(self, table: RecordTable, framed: FramedRecords) -> Iterator[str]:
         """Yield the names of the messages of the first records."""
@@ -255,11 +257,11 @@ class ValueDecoder:
         compiled: dict[int, ProtobufSchema] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
             number, skip = int(framed.schema[row]), int(framed.skip[row])
-            path: MessagePath | None = message_path((begin or b"")[skip:]) if skip else (0,)
             if number not in compiled:
                 schema = framed.schemas[number]
                 compiled[number] = compiled_protobuf(self._registry, schema)
-            message = None if path is None else compiled[number].messages.get(path)
+            data = (begin or b"")[skip:]
+            message = message_of(compiled[number], data, is_prefixed=skip > 0)
             if message is not None:
                 yield message.full_name
 
@@ -344,6 +346,8 @@ class ValueDecoder:
         error = self._first_steps.get((number, framed.framing[row] != Framing.HEADER))
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
+        if self._reader is None:
+            return UNNAMED, f"{name} has several messages: say which one it is"
         symbol, sentence = reason_of(status)
         return symbol, f"{name}: {sentence}"
 

@@ -130,7 +130,7 @@ class ProtobufProgram:
     """
 
     PLAIN = 0
-    """The first step of values without a prefix."""
+    """The first step of values without a prefix, which do not name their message."""
 
     def __init__(self, reader: Descriptor) -> None:
         root = _Builder().message("", reader, (), nullable=True)
@@ -146,18 +146,23 @@ class ProtobufProgram:
         self._fields: list[tuple[int, ...]] = []
         self._messages = [self._tables(one) for one in messages]
 
-    def after_prefix(self, path: tuple[int, ...]) -> int:
+    def after_naming(self, path: tuple[int, ...], name: str, *, may_be_unnamed: bool) -> int:
         """
-        Return the first step of values with Confluent's prefix of message indexes.
+        Return the first step of values that say which message of their schema they are.
 
         Parameters
         ----------
         path : tuple of int
-            Where the writer's schema has the reader's message. A value with other indexes is one
-            of another message, and is not decoded.
+            Where the writer's schema has the reader's message: the indexes that Confluent's
+            serializers write. A value with others is one of another message, and not decoded.
+        name : str
+            The name in Apicurio's `Ref`; empty if several messages have it.
+        may_be_unnamed : bool
+            Whether a value that says nothing is one of this message.
         """
-        self._parts += [len(path), *path]
-        return len(self._parts) - len(path) - 1
+        first = len(self._parts)
+        self._parts += [len(path), *path, may_be_unnamed, len(name), *name.encode()]
+        return first
 
     @property
     def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:

@@ -24,9 +24,16 @@ if TYPE_CHECKING:
 
 _MAX_TEXT, _MAX_FILES, _MAX_OUTPUT = 1 << 20, 1 << 10, 1 << 24
 _SECONDS, _MAX_REASON = 30, 1000
+# The count of more indexes can be the first byte of a message.
+_MOST_INDEXES = 3
 _MAIN = "kafkascan-value.proto"  # as long as no import has this name
 _IMPORT_NAME = re.compile(r"(?!/)(?:(?!\.\.?/)[\w.+@-]+/)*(?!\.)[\w.+@ -]+")
 _IMPORTS = re.compile(r'\bimport\s+(?:public\s+|weak\s+|option\s+)?["\']([^"\'\n]+)["\']')
+
+# Apicurio's serializers write a text from a descriptor, with the entries of maps as messages, which
+# protoc refuses. While it runs, they have another option instead, which nobody uses.
+_MAP_ENTRY = re.compile(r"\boption\s+map_entry\s*=\s*true\s*;")
+_PLAIN_MESSAGE = "option no_standard_descriptor_accessor = true;"
 
 # What protoc is run in: limits of the process, and the compiler. Its own folder of includes has
 # google/protobuf/*.proto and nothing else.
@@ -67,6 +74,21 @@ class ProtobufSchema:
             if message.full_name == full_name:
                 return path
         return None
+
+    def message_named(self, name: str) -> Descriptor | None:
+        """Return the message with a name, nested or not; None if there are none or several."""
+        found = [one for one in self.messages.values() if one.name == name]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def has_one_message(self) -> bool:
+        """Whether the file has one message, beside those that are nested in it."""
+        return sum(len(path) == 1 for path in self.messages) == 1
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether the number of a message's indexes can be the first byte of a message, too."""
+        return max(map(len, self.messages), default=0) > _MOST_INDEXES
 
 
 def compile_protobuf(text: str, references: Mapping[str, str]) -> ProtobufSchema:
@@ -157,7 +179,7 @@ def _compiled(
             path = folder / name
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, "utf-8")
+                path.write_text(_MAP_ENTRY.sub(_PLAIN_MESSAGE, text), "utf-8")
             except (OSError, UnicodeEncodeError) as error:
                 raise ValueSchemaError(f"{name}: {error}") from None
         if files:
@@ -183,7 +205,21 @@ def _compiled(
             raise ValueSchemaError(_reason(done.stderr))
         if out.stat().st_size > _MAX_OUTPUT:
             raise ValueSchemaError("the descriptors have more than 16 MiB")
-        return {one.name: one for one in FileDescriptorSet.FromString(out.read_bytes()).file}
+        compiled = FileDescriptorSet.FromString(out.read_bytes()).file
+    for one in compiled:
+        if _MAP_ENTRY.search(sources.get(one.name, "")):
+            _restore_map_entries(one)
+    return {one.name: one for one in compiled}
+
+
+def _restore_map_entries(file: FileDescriptorProto) -> None:
+    """Mark the messages that the text of a compiled file declares as entries of maps."""
+    messages = list(file.message_type)
+    for one in messages:  # grows while it is walked
+        messages += one.nested_type
+        if one.options.no_standard_descriptor_accessor:
+            one.options.ClearField("no_standard_descriptor_accessor")
+            one.options.map_entry = True
 
 
 def _environment() -> dict[str, str]:

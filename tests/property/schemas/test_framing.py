@@ -54,7 +54,10 @@ def expected(registry: Registry, value: bytes | None, headers: Headers) -> Found
     named = dict(headers)  # the last of a name
     for name in ("__value_schema_id", "apicurio.value.globalId", "apicurio.value.contentId"):
         if name in named:
-            return of_header(registry, name, named[name])
+            found = of_header(registry, name, named[name])
+            is_binary = named.get("apicurio.value.encoding", b"BINARY") == b"BINARY"
+            is_refused = found[2] == Framing.HEADER and not is_binary
+            return (None, 0, Framing.NOT_BINARY) if is_refused else found
     if value[:1] == b"\3" and len(value) >= 18 and value[1] in (0, 5):
         form = Framing.GLUE if value[1] == 0 else Framing.GLUE_ZLIB
         return of_guid(registry, value[2:18], 18, form)
@@ -98,12 +101,17 @@ def random_value(random_: random.Random, ids: list[int]) -> bytes | None:
 
 def random_headers(random_: random.Random, ids: list[int]) -> Headers:
     names = ["__value_schema_id", "__key_schema_id", "apicurio.value.globalId",
-             "apicurio.value.contentId", "x" * 17, "trace"]  # fmt: skip
+             "apicurio.value.contentId", "apicurio.value.encoding", "x" * 17, "trace"]  # fmt: skip
     number = random_.choice([*ids, 5, 2**40])
     values = [None, b"", b"\1" + GUID.bytes, b"\1" + GUID.bytes[::-1], struct.pack(">Q", number),
               b"\0" + struct.pack(">Q", number)[4:], b"\2" + bytes(16)]  # fmt: skip
     count = random_.choice([0, 0, 1, 2, 5])
-    return [(random_.choice(names), random_.choice(values)) for _ in range(count)]
+    found = [(random_.choice(names), random_.choice(values)) for _ in range(count)]
+    encodings = [b"BINARY", b"BINARY", b"JSON", b"binary", b"", None]
+    return [
+        (name, random_.choice(encodings) if name == "apicurio.value.encoding" else value)
+        for name, value in found
+    ]
 
 
 @pytest.mark.parametrize("ids", [[1, 2, 3], [0, 2], [7, 2**31 - 1], [5, 2**33 + 3, 2**40], []])

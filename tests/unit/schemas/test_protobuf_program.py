@@ -193,7 +193,10 @@ def test_a_well_known_name_with_other_fields_is_a_message() -> None:
 
 def test_prefixes() -> None:
     program, _ = program_of(proto3("int32 x = 1;"))
-    first, nested = program.after_prefix((0,)), program.after_prefix((1, 2))
+    first, nested = (
+        program.after_naming((0,), "M", may_be_unnamed=False),
+        program.after_naming((1, 2), "M", may_be_unnamed=False),
+    )
     value = b"\x08\x05"
     found = {
         (step, prefix): decoded(program, [prefix + value], step)
@@ -209,6 +212,49 @@ def test_prefixes() -> None:
     for prefix in (b"", b"\x80", b"\x04", b"\x04\x02", b"\x01", b"\xff" * 5 + b"\x01"):
         for step in (first, nested):
             assert decoded(program, [prefix], step)[1][0] != 0
+
+
+REF = b"\x07\x0a\x05Order"
+OTHER = b"\x08\x0a\x06Orders"
+
+
+@pytest.mark.parametrize(("name", "unnamed", "prefix", "symbol"), [
+    ("Order", False, REF, "OK"),
+    ("Order", False, REF + b"\x04\x02\x04", "OK"),
+    ("Order", False, REF + b"\x04\x02\x06", "UNRESOLVED_VALUE"),
+    ("Order", False, REF + b"\x00", "UNRESOLVED_VALUE"),
+    ("Order", False, REF + b"\x04\x02", "UNRESOLVED_VALUE"),
+    ("", False, REF, "UNRESOLVED_VALUE"),
+    ("Order", False, OTHER, "UNRESOLVED_VALUE"),
+    ("Order", False, REF[:-1], "UNRESOLVED_VALUE"),
+    ("Order", False, b"", "UNRESOLVED_VALUE"),
+    ("Order", True, b"", "OK"),
+    ("Order", True, REF, "OK"),
+    ("Order", True, REF + b"\x04\x02\x04", "OK"),
+    ("Order", True, b"\x04\x02\x04", "OK"),
+    ("Order", True, b"\x00", "UNRESOLVED_VALUE"),
+    ("Order", True, b"\x01\x01", "UNRESOLVED_VALUE"),
+    ("Order", True, OTHER, "UNRESOLVED_VALUE"),
+    # Of a message that is named so: a field that happens to have these bytes.
+    ("Order", True, b"\x12\x03\x01ab", "OK"),
+])  # fmt: skip
+def test_names(name: str, unnamed: bool, prefix: bytes, symbol: str) -> None:
+    """Apicurio's serializers name the message; kafkajs does not name it at all."""
+    program, _ = program_of(proto3("int32 x = 1;"))
+    step = program.after_naming((1, 2), name, may_be_unnamed=unnamed)
+    rows, status = decoded(program, [prefix + b"\x08\x05"], step)
+    assert SYMBOLS[int(status[0])] == symbol
+    assert rows == [{"x": 5} if symbol == "OK" else None]
+
+
+def test_a_name_and_nothing_else() -> None:
+    program, _ = program_of(proto3("int32 x = 1;"))
+    named = program.after_naming((0,), "Order", may_be_unnamed=False)
+    unnamed = program.after_naming((0,), "Order", may_be_unnamed=True)
+    assert decoded(program, [REF], named)[0] == [{"x": 0}]
+    assert decoded(program, [REF, b"", b"\x00"], unnamed)[0] == [{"x": 0}] * 3
+    for size in range(len(REF)):
+        assert decoded(program, [REF[:size]], named)[1][0] != 0
 
 
 def test_every_text_is_checked() -> None:

@@ -89,6 +89,37 @@ def test_files_that_need_no_reference(name: str) -> None:
     assert compile_protobuf(text, {}).path_of("A") == (0,)
 
 
+def test_entries_of_maps_that_a_text_declares() -> None:
+    """Apicurio's serializers write them so."""
+    entry = "message CountsEntry { option map_entry = true; string key = 1; int32 value = 2; }"
+    declared = f'syntax = "proto3"; message Order {{ repeated CountsEntry counts = 1; {entry} }}'
+    written = 'syntax = "proto3"; message Order { map<string, int32> counts = 1; }'
+    (found,), (expected,) = (
+        compile_protobuf(text, {}).messages.values() for text in (declared, written)
+    )
+    assert found.fields_by_name["counts"].message_type is found.nested_types[0]
+    one, other = FileDescriptorProto(), FileDescriptorProto()
+    found.file.CopyToProto(one)
+    expected.file.CopyToProto(other)
+    for field in (*one.message_type[0].field, *other.message_type[0].field):
+        field.ClearField("json_name")
+    assert one == other
+
+
+def test_messages_by_their_name() -> None:
+    text = "message A { message Part {} } message B { message Part {} message Other {} }"
+    found = compile_protobuf(f'syntax = "proto3"; {text}', {})
+    other = found.message_named("Other")
+    assert other is not None
+    assert other.full_name == "B.Other"
+    assert found.message_named("Part") is None
+    assert found.message_named("C") is None
+    assert not found.has_one_message
+    assert not found.is_deep
+    deep = "message A { message B { message C { message D {} } } }"
+    assert compile_protobuf(f'syntax = "proto3"; {deep}', {}).is_deep
+
+
 def test_options_of_confluent() -> None:
     text = """
     syntax = "proto3";

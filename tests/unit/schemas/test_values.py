@@ -160,6 +160,32 @@ def test_values_of_aws_glue_are_decompressed(tmp_path: Path) -> None:
     assert [one.symbol for one in table.problems] == ["VALUE_TOO_SHORT"]
 
 
+def test_a_message_that_nobody_names_is_a_problem(tmp_path: Path) -> None:
+    """There are two, and the value has no indexes, as kafkajs writes it."""
+    text = 'syntax = "proto3"; message A { int32 x = 1; } message B { int32 x = 1; }'
+    row = {
+        "subject": "orders-value",
+        "version": 1,
+        "id": 1,
+        "schemaType": "PROTOBUF",
+        "schema": text,
+    }
+    (tmp_path / "registry.json").write_text(json.dumps([row]))
+    registry = open_registry(tmp_path / "registry.json")
+    log = log_of(tmp_path, framed(1, b"\x08\x05"), None)
+    found = ks.read_records(log, value=registry)
+    assert found["value"].tolist() == [None, None]
+    (problem,) = found.problems
+    assert problem.symbol == "UNNAMED_MESSAGE"
+    assert problem.message.endswith("schema id 1 has several messages: say which one it is")
+    named = ks.read_records(log, value=registry.reader("orders-value", message="B"))
+    assert named["value"].tolist() == [{"x": 5}, None]
+    ref = log_of(tmp_path, framed(1, b"\x03\x0a\x01B\x08\x05"), framed(1, b"\x08\x06"))
+    by_name = ks.read_records(ref, value=registry)
+    assert by_name["value"].tolist() == [{"x": 5}, None]
+    assert [one.symbol for one in by_name.problems] == ["UNRESOLVED_VALUE"]
+
+
 def test_threads_read_the_same(tmp_path: Path) -> None:
     schema = {"type": "record", "name": "Order", "fields": [
         {"name": "id", "type": "long"},
@@ -320,7 +346,7 @@ def test_values_of_no_known_message_are_problems(tmp_path: Path) -> None:
     log = log_of(tmp_path, framed(1, b"\2\x0e\x08\1"), None)
     table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
     assert table["value"].tolist() == [None, None]
-    assert [one.symbol for one in table.problems] == ["UNRESOLVED_VALUE"]
+    assert [one.symbol for one in table.problems] == ["UNNAMED_MESSAGE"]
     # The message of the first record whose indexes are known; others are noted.
     log = log_of(tmp_path, framed(1, b"\2\2\x08\1"), framed(1, b"\0\x08\2"))
     table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
