@@ -126,13 +126,14 @@ def _orders(client: SchemaRegistryClient, pick: random.Random) -> Iterator[Typed
             for _ in range(10):
                 headers: list[tuple[str, bytes]] = []
                 context = SerializationContext("orders", MessageField.VALUE, headers)
-                value = serializer(_an_order(pick, version), context)
+                value = serializer(an_order(pick, version), context)
                 yield TypedValue("orders", value, tuple(headers))
     yield TypedValue("orders", None)
     yield TypedValue("orders", b"no schema")
 
 
-def _an_order(pick: random.Random, version: int) -> dict[str, Any]:
+def an_order(pick: random.Random, version: int) -> dict[str, Any]:
+    """Return an order of a version of the schema."""
     status = ("NEW", "SENT") if version == 2 else ("NEW", "PAID", "SENT")
     lines = [{"sku": f"sku-{pick.randrange(99)}", "count": pick.randrange(9)}
              for _ in range(pick.randrange(3))]  # fmt: skip
@@ -181,11 +182,12 @@ def _payments(client: SchemaRegistryClient, pick: random.Random) -> Iterator[Typ
             payment_class(version), client, {"use.deprecated.format": False}
         )
         for _ in range(12):
-            yield TypedValue("payments", serializer(_a_payment(pick, version), context))
+            yield TypedValue("payments", serializer(a_payment(pick, version), context))
     yield TypedValue("payments", None)
 
 
-def _a_payment(pick: random.Random, version: int) -> Any:
+def a_payment(pick: random.Random, version: int) -> Any:
+    """Return a payment of a version of the schema."""
     found = payment_class(version)()
     found.id, found.card = pick.randrange(-(2**63), 2**63), pick.choice(["", "visa", "ü"])
     if pick.random() < 0.7:
@@ -213,8 +215,13 @@ def _events(client: SchemaRegistryClient, pick: random.Random) -> Iterator[Typed
     for version, schema in enumerate(EVENTS):
         serializer = JSONSerializer(json.dumps(schema), client)
         for _ in range(12):
-            value = {"id": pick.randrange(2**40), "name": pick.choice(["", "ü\n", "click"])}
-            if version:
-                value |= {"score": pick.choice([None, 0.1, -3]), "tags": ["a"] * pick.randrange(3),
-                          "place": {"x": pick.random(), "y": 1}}  # fmt: skip
-            yield TypedValue("events", serializer(value, context))
+            yield TypedValue("events", serializer(an_event(pick, version), context))
+
+
+def an_event(pick: random.Random, version: int) -> dict[str, Any]:
+    """Return an event of a version of the schema."""
+    value = {"id": pick.randrange(2**40), "name": pick.choice(["", "ü\n", "click"])}
+    if version:
+        value |= {"score": pick.choice([None, 0.1, -3]), "tags": ["a"] * pick.randrange(3),
+                  "place": {"x": pick.random(), "y": 1}}  # fmt: skip
+    return value
