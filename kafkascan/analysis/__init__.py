@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         RecordCounts as RecordCounts,
         count_records as count_records,
     )
+    from kafkascan.analysis.schema_usage import (
+        read_schema_usage as read_schema_usage,
+    )
     from kafkascan.analysis.transaction_contradictions import (
         find_contradictions as find_contradictions,
     )
@@ -73,6 +76,7 @@ else:
                 "read_producers",
             ],
             "record_counts": ["RecordCounts", "count_records"],
+            "schema_usage": ["read_schema_usage"],
             "transaction_contradictions": ["find_contradictions"],
             "transactions": ["Transactions", "read_transactions"],
         },

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
         export_schemas as export_schemas,
         import_requests as import_requests,
     )
-    from kafkascan.schemas.usage import (
-        read_schema_usage as read_schema_usage,
-    )
     from kafkascan.schemas.values import (
         ReaderSchema as ReaderSchema,
         ValueDecoder as ValueDecoder,
@@ -55,7 +52,6 @@ else:
                 "SubjectVersion",
             ],
             "schema_export": ["export_schemas", "import_requests"],
-            "usage": ["read_schema_usage"],
             "values": ["ReaderSchema", "ValueDecoder"],
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.schema import Field, Schema, Shown
 
 SCHEMAS_TOPIC = "_schemas"
 """The default name of the topic in Confluent's registry, Karapace and Redpanda."""
@@ -33,32 +33,6 @@ REGISTRY_SCHEMA = Schema(
     ),
 )  # fmt: skip
 """The columns of `Registry.to_table`."""
-
-USAGE_SCHEMA = Schema(
-    "schema_usage",
-    (
-        TOPIC,
-        PARTITION,
-        Field("subject", "string", "subject of the schema: that of the topic, if it has the schema;"
-              " null without a known schema", shown=Shown.ALWAYS),
-        Field("version", "int32", "version of that subject", shown=Shown.ALWAYS),
-        Field("id", "int64", "id of the schema"),
-        Field("schema_type", "string", "AVRO, PROTOBUF or JSON", shown=Shown.WIDE),
-        Field("framing", "string", "how the records name the schema: confluent, apicurio, glue,"
-              " glue_zlib or header; or why it is unknown: null, no_prefix, unknown_id, ambiguous"
-              ", bad_header or not_binary", nullable=False, shown=Shown.ALWAYS),
-        Field("records", "int64", "records, also aborted ones", nullable=False,
-              shown=Shown.ALWAYS),
-        Field("first_offset", "int64", "offset of the first of them", nullable=False),
-        Field("last_offset", "int64", "offset of the last of them", nullable=False,
-              shown=Shown.WIDE),
-        Field("first_timestamp", "time", "earliest timestamp", shown=Shown.WIDE),
-        Field("last_timestamp", "time", "latest timestamp"),
-        Field("producer_ids", "list<int64>", "ids of the producers; those that are not idempotent"
-              " have none", nullable=False),
-    ),
-)  # fmt: skip
-"""The columns of the result of `read_schema_usage`."""
 
 EXPORT_SCHEMA = Schema(
     "schema_export",

@@ -124,7 +124,7 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     path.write_bytes(data)
     done = run("sql", "SELECT count(*) AS n FROM records", log)
     assert done.returncode == 1
-    assert "rows are missing" in done.stderr
+    assert "rows or values are missing" in done.stderr
     assert "CHECKSUM_MISMATCH" in done.stderr
     # The headers are intact.
     assert rows("sql", "SELECT count(*) AS n FROM batches", log) == [{"n": 3}]

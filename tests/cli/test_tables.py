@@ -22,6 +22,7 @@ from kafkascan.analysis.analysis_schemas import (
     DIFF_SCHEMA,
     PRODUCER_SCHEMA,
     TRANSACTION_SCHEMA,
+    USAGE_SCHEMA,
 )
 from kafkascan.auditing.audit_schemas import FINDING_SCHEMA
 from kafkascan.broker_state.index_schemas import INDEX_BUILD_SCHEMA, INDEX_CHECK_SCHEMA
@@ -29,7 +30,7 @@ from kafkascan.cli.verbs.record_commands import DEFAULT_COLUMNS, LISTED_SCHEMA
 from kafkascan.cli.verbs.segment_commands import DEFAULT_BATCH_SCHEMA, INFO_SCHEMA, VERIFY_SCHEMA
 from kafkascan.recovery.recovery_schemas import RECOVERY_SCHEMA, RESTORE_SCHEMA, SALVAGE_SCHEMA
 from kafkascan.rewrite.rewrite_schemas import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
-from kafkascan.schemas.registry_schemas import REGISTRY_SCHEMA, USAGE_SCHEMA
+from kafkascan.schemas.registry_schemas import REGISTRY_SCHEMA
 from kafkascan.tables.schema import Schema, Shown
 from tests.support.command_line import DATA, KILLED, rows, run
 from tests.support.paths import GOLDEN

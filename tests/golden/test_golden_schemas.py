@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import kafkascan as ks
-from kafkascan.schemas import open_registry, read_schema_usage
+from kafkascan.analysis import read_schema_usage
+from kafkascan.schemas import open_registry
 from tests.oracle.scenarios.registry import GUID
 from tests.support.paths import GOLDEN
 from tests.support.schema_topics import MONEY, PROTO

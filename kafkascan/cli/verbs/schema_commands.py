@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import kafkascan as ks
+from kafkascan.analysis.analysis_schemas import USAGE_SCHEMA
 from kafkascan.cli.shared_options import (
     AS_OF,
     PATH,
@@ -22,7 +23,6 @@ from kafkascan.schemas.registry_schemas import (
     EXPORT_SCHEMA,
     REGISTRY_SCHEMA,
     SCHEMAS_TOPIC,
-    USAGE_SCHEMA,
 )
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def usage(
         opened = _opened(registry or path, report, schemas_topic=schemas_topic)
         part: ks.schemas.Part = "key" if keys else "value"
         logs = wanted.select(path)
-        table = ks.schemas.read_schema_usage(logs, opened, part=part, context=context)
+        table = ks.analysis.read_schema_usage(logs, opened, part=part, context=context)
         report.add_problems(table.problems)
         return table
 

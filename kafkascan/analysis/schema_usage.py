@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.analysis.analysis_schemas import USAGE_SCHEMA
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_problems import LogProblems
@@ -19,7 +20,7 @@ from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.framing import FRAMING_NAMES, FrameReader, Part
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
-from kafkascan.schemas.registry_schemas import SCHEMAS_TOPIC, USAGE_SCHEMA
+from kafkascan.schemas.registry_schemas import SCHEMAS_TOPIC
 from kafkascan.tables.table import Problem, Problems, Table
 
 TOO_MANY_PRODUCERS = "TOO_MANY_PRODUCERS"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import kafkascan as ks
-from kafkascan.schemas import Registry, open_registry, read_schema_usage
+from kafkascan.analysis import read_schema_usage
+from kafkascan.schemas import Registry, open_registry
 from tests.support.internal_topics import TopicLog
 from tests.support.schema_topics import AVRO, AVRO_2, schema
 from tests.support.segments import T0
@@ -80,7 +81,7 @@ def test_damage_is_named(data_dir: Path, registry: Registry) -> None:
 
 
 def test_random_logs(data_dir: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkascan.schemas.usage._RECORDS_AT_ONCE", 10)
+    monkeypatch.setattr("kafkascan.analysis.schema_usage._RECORDS_AT_ONCE", 10)
     choices = {FIRST: 1, SECOND: 2, UNKNOWN: None, b"x": None}
     random_ = random.Random(5)
     log = TopicLog(data_dir / "orders-0")
@@ -103,7 +104,7 @@ def test_random_logs(data_dir: Path, registry: Registry, monkeypatch: pytest.Mon
 def test_producer_ids_are_limited(
     data_dir: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkascan.schemas.usage.MOST_PRODUCERS", 3)
+    monkeypatch.setattr("kafkascan.analysis.schema_usage.MOST_PRODUCERS", 3)
     log = TopicLog(data_dir / "orders-0")
     for number in range(5):
         log.add((b"k", FIRST), producer_id=number)
