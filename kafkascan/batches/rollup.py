@@ -51,7 +51,7 @@ class BatchRollup:
     """
 
     by: Sequence[str]
-    _totals: dict[tuple[int, ...], NDArray[np.int64]] = field(default_factory=dict)
+    _totals: dict[tuple[int | None, ...], NDArray[np.int64]] = field(default_factory=dict)
 
     def add(self, batches: BatchTable) -> None:
         """Add batches."""
@@ -74,6 +74,14 @@ class BatchRollup:
         for row, total in zip(first.tolist(), totals, strict=True):
             key = tuple(int(number[row]) for number in numbers)
             self._totals[key] = self._totals.get(key, 0) + total
+
+    def add_bytes(self, size: int) -> None:
+        """Add bytes that are in no batch: the values of `by` are None."""
+        if size:
+            totals = np.zeros(len(TOTALS) + _CODECS, np.int64)
+            totals[TOTALS.index("size")] = size
+            key = (None,) * len(self.by)
+            self._totals[key] = self._totals.get(key, 0) + totals
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield rows with the values of `by`, `TOTALS`, and ``codecs``: batches by codec."""
@@ -133,7 +141,9 @@ def _grouped(
     return first, inverse
 
 
-def _value_of(name: str, number: int) -> Any:
+def _value_of(name: str, number: int | None) -> Any:
+    if number is None:
+        return None
     if name == "codec":
         return CompressionType.name_of(number)
     if name not in ("day", "hour"):

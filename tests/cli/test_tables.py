@@ -261,6 +261,21 @@ def test_info_by_properties(tmp_path: Path) -> None:
     assert run("info", DATA, "--output", tmp_path / "info.parquet").returncode == 0
 
 
+@pytest.mark.parametrize("by", ["topic,partition", "topic,segment", "codec,magic", "day"])
+def test_totals_by_properties_count_the_bytes_of_files(by: str) -> None:
+    sizes: Counter[str] = Counter()
+    for row in rows("info", KILLED, code=1):
+        sizes[row["topic"]] += row["size"]
+    found = rows("info", KILLED, "--by", by, code=1)
+    assert sum(row["size"] for row in found) == sizes.total()
+    if by.startswith("topic"):
+        assert {row["topic"]: row["size"] for row in found} == sizes
+        assert found[0]["topic"] == "preallocated"  # the most bytes, most of them zeros
+    of_files = run("info", KILLED).stdout.splitlines()[-1]
+    of_rows = run("info", KILLED, "--by", by).stdout.splitlines()[-1]
+    assert of_files.partition(",")[2] == of_rows.partition(",")[2]
+
+
 def test_totals_and_limits_of_info() -> None:
     by_topic = rows("info", DATA, "--by", "topic")
     of_files: Counter[str] = Counter()

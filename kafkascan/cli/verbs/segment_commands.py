@@ -91,7 +91,9 @@ def info(
     may be earlier.
 
     With --by, prints a row per value with its batches, records, bytes, their share of all bytes,
-    and codecs: the largest first, or in the order of time if NAMES begin with day or hour.
+    and codecs: the largest first, or in the order of time if NAMES begin with day or hour. Bytes
+    that are in no batch, such as preallocated zeros, count for their topic, partition and segment;
+    they have no codec, magic, producer, day or hour.
     """
     if by is not None:
         _roll_up(run, segments, threads, by, limit)
@@ -146,8 +148,10 @@ def _roll_up(
 
         rollup = BatchRollup([name for name in by if name in ROLLUP_KEYS])
         with one.open() as source:
-            for table in report.tables(source, scan(source)):
+            headers = scan(source)
+            for table in report.tables(source, headers):
                 rollup.add(table)
+            rollup.add_bytes(source.size - headers.valid_bytes)
         return [one.labels | row for row in rollup.rows()]
 
     found = itertools.chain.from_iterable(run.map(run.find_segments(segments), total, threads))

@@ -65,6 +65,23 @@ def test_order() -> None:
     assert merge_rows([], ["codec"]) == []
 
 
+def test_bytes_in_no_batch() -> None:
+    batches = ks.scan_batches(_LOGS[0], on_corrupt="stop").batches
+    by_codec, by_nothing = BatchRollup(("codec", "day")), BatchRollup(())
+    for rollup in (by_codec, by_nothing):
+        rollup.add(batches)
+        rollup.add_bytes(0)
+        rollup.add_bytes(7)
+        rollup.add_bytes(8)
+    *_, last = by_codec.rows()
+    assert (last["codec"], last["day"], last["batches"], last["size"]) == (None, None, 0, 15)
+    (total,) = by_nothing.rows()
+    assert (total["batches"], total["size"]) == (
+        len(batches),
+        15 + batches["batch_length"].sum() + 12 * len(batches),
+    )
+
+
 def test_damaged_timestamps() -> None:
     batches = ks.scan_batches(_LOGS[0], on_corrupt="stop").batches[:1].copy()
     for time, is_known in ((2**63 - 1, True), (-(2**63), False), (0, True)):
