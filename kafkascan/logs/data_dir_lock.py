@@ -35,6 +35,17 @@ _DATA_DIR_FILES = (
     CLEAN_SHUTDOWN_FILE,
 )
 
+UNCLEAN_SHUTDOWN = (
+    f"not shut down cleanly, or copied from a running broker (no {CLEAN_SHUTDOWN_FILE})"
+)
+
+
+def had_clean_shutdown(folder: Path) -> bool | None:
+    """Return whether a broker shut down cleanly; None of a folder that is no data dir."""
+    if not (folder / META_PROPERTIES).is_file():
+        return None
+    return (folder / CLEAN_SHUTDOWN_FILE).is_file()
+
 
 def as_data_dir(folder: Path) -> Path | None:
     """Return the folder if it contains files of a broker's data dir, else None."""

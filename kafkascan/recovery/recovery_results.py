@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -219,6 +220,18 @@ class Recovery(AnyTable):
         paths = ", ".join(map(str, self.paths))
         logs = f"{len(self.partitions):,} logs, {self.truncated_bytes:,} bytes to discard"
         return few_lines(f"<Recovery {paths}: {logs}>", lines).split("\n")
+
+
+def writing_command(recovery: Recovery, *options: str) -> str | None:
+    """Return the command that makes the remaining changes; None if no change remains."""
+    left = [
+        change for one in recovery.partitions for change in one.changes if change not in one.applied
+    ]
+    if not left:
+        return None
+    truncate = ["--truncate"] if any(change.shortens_log for change in left) else []
+    paths = map(str, recovery.paths)
+    return shlex.join(["kafkascan", "recover", *paths, *options, "--write", *truncate])
 
 
 def _problems_of(partitions: Sequence[PartitionRecovery | PartitionSalvage]) -> Problems:

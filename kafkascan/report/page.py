@@ -17,18 +17,19 @@ from kafkascan.analysis.producer_census import CensusCounter
 from kafkascan.analysis.transactions import TransactionCollector
 from kafkascan.auditing.finding_kinds import Audit, LogFinding
 from kafkascan.auditing.runner import audit
-from kafkascan.broker_state.checkpoints import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import WORST_FIRST
 from kafkascan.format.texts import printable
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import LogsLike, open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.recovery.crash_recovery import recover
+from kafkascan.recovery.recovery_results import Recovery, writing_command
 from kafkascan.report.facts import Facts
 from kafkascan.report.plots import draw, human_size
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, state_tables, time_text
@@ -189,26 +190,32 @@ def _plots(facts: Facts, producers: dict[str, list[Any]]) -> list[dict[str, Any]
 
 
 def _shutdown(logs: LogsLike, threads: int | None, *, verify: bool) -> dict[str, str]:
-    """Return how a broker left its data directory, and the command that shows what it would do."""
+    """Return how a broker left its data directory, and the command that recovers it."""
     path = logs.path if isinstance(logs, LogDir) and not logs.is_partition else None
-    if not isinstance(path, Path) or not (path / META_PROPERTIES).is_file():
+    was_clean = had_clean_shutdown(path) if isinstance(path, Path) else None
+    if was_clean is None:
         return {"kind": "good", "text": "", "command": ""}
-    if (path / CLEAN_SHUTDOWN_FILE).is_file():
+    if was_clean:
         text = "A broker shut down cleanly: the next one loads these logs without recovery."
         return {"kind": "good", "text": text, "command": ""}
-    text = "Not shut down cleanly, or copied from a running broker."
+    ending = {
+        "kind": "warning",
+        "text": f"{UNCLEAN_SHUTDOWN.capitalize()}.",
+        "command": printable(shlex.join(["kafkascan", "recover", str(path)])),
+    }
     if verify:
-        text = f"{text} {_recovery_text(path, threads)}"
-    command = shlex.join(["kafkascan", "recover", printable(str(path))])
-    return {"kind": "warning", "text": text, "command": command}
+        try:
+            planned = recover(path, threads=threads)
+        except (KafkaScanError, OSError) as error:
+            reason = f"What a broker would recover is not known: {printable(str(error))}"
+            return ending | {"text": f"{ending['text']} {reason}"}
+        ending["text"] += f" {_recovery_text(planned)}"
+        ending["command"] = printable(writing_command(planned) or ending["command"])
+    return ending
 
 
-def _recovery_text(path: Path, threads: int | None) -> str:
+def _recovery_text(planned: Recovery) -> str:
     """Return what a broker would do to logs when it starts."""
-    try:
-        planned = recover(path, threads=threads)
-    except (KafkaScanError, OSError) as error:
-        return f"What a broker would recover is not known: {printable(str(error))}"
     changes = sum(len(one.changes) for one in planned.partitions)
     failed = sum(one.error is not None for one in planned.partitions)
     text = (

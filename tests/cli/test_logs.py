@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkascan.format.times import age_text
+from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.partitions import HealthyPartition
 from tests.unit.logs.test_log_follower import GrowingLog
@@ -43,6 +44,9 @@ def test_audit(partition: HealthyPartition) -> None:
     assert rows("audit", partition.folder, "--deep") == []
     assert rows("audit", LEGACY, "--alarms") == []
     assert {row["severity"] for row in rows("audit", KILLED)} == {"note"}
+    first, *_ = run("audit", KILLED).stderr.splitlines()
+    assert first == f"{KILLED}: {UNCLEAN_SHUTDOWN}"
+    assert UNCLEAN_SHUTDOWN not in run("audit", DATA).stderr
     data = bytearray(partition.log(1).read_bytes())
     data[500] ^= 1
     partition.log(1).write_bytes(data)

@@ -11,6 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.logs import SegmentFile
+from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
 from tests.support.partitions import HealthyPartition
@@ -35,25 +36,54 @@ def test_recover_is_a_dry_run_by_default(killed: Path) -> None:
         "preallocated-0/00000000000000000000.log: truncate: zeros follow the last batch;"
         " discards 62,741 bytes, no records\n"
     ) in result.stderr
-    assert result.stderr.startswith(f"{killed}: a dry run: nothing was changed\n")
+    ended, skipped, dry, *_, command = result.stderr.splitlines()
+    assert ended == f"{killed}: {UNCLEAN_SHUTDOWN}"
+    assert skipped.startswith(f"{killed}/__cluster_metadata-0: skipped: ")
+    assert dry == f"{killed}: a dry run: nothing was changed"
+    assert command == f"    kafkascan recover {shlex.quote(str(killed))} --write --truncate"
     assert "salvage" not in result.stderr
 
 
 def test_recover_writes_and_truncates(killed: Path) -> None:
     result = run("recover", killed, "--write")
     assert result.returncode == 1  # a tail is left
-    assert result.stderr.count("\n") == 3
+    assert result.stderr.count("\n") == 5
+    assert result.stderr.startswith(f"{killed}: {UNCLEAN_SHUTDOWN}\n")
     assert f"{killed}: recovered: 6 of 7 changes made\n" in result.stderr
     assert "not marked as shut down cleanly: changes remain, for which --truncate" in result.stderr
     result = run("recover", killed, "--write", "--truncate")
     assert result.returncode == 0  # only zeros were discarded
-    done, truncated, marked = result.stderr.splitlines()
+    ended, _, done, truncated, marked = result.stderr.splitlines()
+    assert ended == f"{killed}: {UNCLEAN_SHUTDOWN}"
     assert done == f"{killed}: recovered: 1 of 1 changes made"
     assert "truncated: zeros follow the last batch; discarded 62,741 bytes" in truncated
     assert marked == f"{killed}: marked as shut down cleanly, broker epoch 11"
     assert (killed / ".kafka_cleanshutdown").exists()
-    assert run("recover", killed).returncode == 0
+    result = run("recover", killed)
+    assert result.returncode == 0
+    assert UNCLEAN_SHUTDOWN not in result.stderr
+    assert "kafkascan recover" not in result.stderr
     assert run("verify", killed).returncode == 0
+
+
+def test_the_command_of_a_dry_run_makes_its_changes(killed: Path) -> None:
+    options = (
+        "--no-backup", "--recovery-point", "0", "--tiered-topic", "a b", "--tiered-topic", "c",
+        "--verify",
+    )  # fmt: skip
+    planned = run("recover", killed, *options, "--threads", "1")
+    *_, command = planned.stderr.splitlines()
+    words = shlex.split(command)
+    assert words[:3] == ["kafkascan", "recover", str(killed)]
+    assert words[-2:] == ["--write", "--truncate"]
+    given = sorted(words[3:-2])
+    assert given == sorted(options)
+    assert run(*words[1:]).returncode == 0
+    assert not list(killed.rglob("*.bak"))
+    (killed / "being-written-0" / f"{0:020}.index").unlink()
+    (killed / ".kafka_cleanshutdown").unlink()
+    *_, command = run("recover", killed / "being-written-0").stderr.splitlines()
+    assert shlex.split(command)[3:] == ["--write"]  # nothing to truncate
 
 
 def test_recover_reports_what_it_discards(killed: Path) -> None:
@@ -133,8 +163,8 @@ def test_recover_counts_changes_of_one_kind(tmp_path: Path) -> None:
     assert (
         f"6 leader-epoch-checkpoint files: write: the file is missing (such as {epochs})" in lines
     )
-    assert len(lines) == 5  # and both indexes
-    assert len(run("recover", data, "--all-changes").stderr.splitlines()) == 2 + 3 * 6
+    assert len(lines) == 7  # and both indexes, and the command
+    assert len(run("recover", data, "--all-changes").stderr.splitlines()) == 4 + 3 * 6
 
 
 def test_recover_reports_what_a_broker_does_not_notice(tmp_path: Path) -> None:
@@ -173,7 +203,13 @@ def test_recover_all_data_dirs(killed: Path, tmp_path: Path) -> None:
     properties.write_text(f"log.dirs={in_properties(killed, other)}\n")
     named = run("recover", killed, other, "--format", "json")
     assert len(json.loads(named.stdout)) == 2
-    assert run("recover", "--server-properties", properties, "--format", "json") == named
+    of_broker = run("recover", "--server-properties", properties, "--format", "json")
+    assert of_broker.stdout == named.stdout
+    *notes, command = of_broker.stderr.splitlines()
+    assert notes == named.stderr.splitlines()[:-1]
+    assert shlex.split(command)[2:6] == [
+        str(killed), str(other), "--server-properties", str(properties),
+    ]  # fmt: skip
     result = run("recover", "--server-properties", properties, "--write", "--truncate")
     assert result.returncode == 0
     for path in (killed, other):

@@ -97,6 +97,7 @@ def audit(
     from kafkascan.cli.run import FindingReport
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
+        from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown, is_locked
         from kafkascan.logs.log_dir import LogDir
         from kafkascan.tiered.tier_listing import TieredLogs
 
@@ -104,6 +105,8 @@ def audit(
         if isinstance(logs, LogDir) and not isinstance(logs, TieredLogs):
             logs = wanted.partitions(logs)
         found = ks.audit(logs, on_progress=run.show_progress, **options)
+        if had_clean_shutdown(found.path) is False and not is_locked(found.path):
+            report.add(f"{path}: {UNCLEAN_SHUTDOWN}", is_note=True)
         for message in found.unchecked:
             report.add(f"{path}: {message}", is_note=True)
         report.exit_code = _audit_exit_code(found)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 import kafkascan as ks
 from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 # Changes of one kind that are listed one by one.
 _LISTED = 3
 _Changes: TypeAlias = "list[tuple[ks.recovery.PartitionRecovery, ks.recovery.Change]]"
+# Options of `recover` that decide what it changes.
+_SETTINGS = frozenset((
+    "server_properties", "backup", "mark_clean", "verify", "broker_epoch", "recovery_point",
+    "log_start_offset", "interval_bytes", "broker_interval_bytes", "follow_links", "tiered_topics",
+))  # fmt: skip
 _DONE = {"truncate": "truncated", "delete": "deleted", "split": "split"}
 
 
@@ -123,11 +129,14 @@ def recover(
     for result in results:
         run.output.write_tables(RECOVERY_SCHEMA, [result])
         _print_problems(run, result)
+        run.print_report(_endings(result))
         run.print_report(_verdict(result, write=write))
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
         if write and options["mark_clean"]:
             run.print_report(_not_marked(result))
+        if not write:
+            run.print_report(_writing_command(result))
 
 
 def _print_problems(run: Run, result: ks.recovery.Recovery | ks.recovery.Salvage) -> None:
@@ -223,6 +232,23 @@ def _salvage_hint(result: ks.recovery.Recovery, left: _Changes) -> FindingReport
     return report
 
 
+def _endings(result: ks.recovery.Recovery) -> FindingReport:
+    """Return how the brokers of data directories ended, and the logs that are skipped."""
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown
+    from kafkascan.logs.metadata_log import METADATA_PARTITION
+
+    report = FindingReport()
+    for path in result.paths:
+        is_data_dir = had_clean_shutdown(path) is not None
+        if is_data_dir and path not in result.had_clean_shutdown:
+            report.add(f"{path}: {UNCLEAN_SHUTDOWN}", is_note=True)
+        if is_data_dir and (path / METADATA_PARTITION).is_dir():
+            skipped = "skipped: a broker recovers it at each start; `kafkascan audit` checks it"
+            report.add(f"{path / METADATA_PARTITION}: {skipped}", is_note=True)
+    return report
+
+
 def _verdict(result: ks.recovery.Recovery, *, write: bool) -> FindingReport:
     """Return whether changes were made, and how many."""
     from kafkascan.cli.run import FindingReport
@@ -236,6 +262,33 @@ def _verdict(result: ks.recovery.Recovery, *, write: bool) -> FindingReport:
     elif changes:
         report.add(f"{where}: a dry run: nothing was changed", is_note=True)
     return report
+
+
+def _writing_command(result: ks.recovery.Recovery) -> FindingReport:
+    """Return the command that makes the changes of a dry run, with the options of this one."""
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.recovery.recovery_results import writing_command
+
+    report = FindingReport()
+    if command := writing_command(result, *_given_options()):
+        report.add("with the broker stopped, this command makes the changes:", is_note=True)
+        report.add(f"    {command}", is_note=True)
+    return report
+
+
+def _given_options() -> Iterator[str]:
+    """Yield the options of this command that decide what is recovered, as they were given."""
+    context = click.get_current_context()
+    for one in context.command.params:
+        is_given = context.get_parameter_source(str(one.name)) is ParameterSource.COMMANDLINE
+        if one.name not in _SETTINGS or not is_given:
+            continue
+        value = context.params[one.name]
+        if isinstance(value, bool):
+            yield (one.opts if value else one.secondary_opts)[0]
+        else:
+            for each in value if one.multiple else (value,):
+                yield from (one.opts[0], str(each))
 
 
 def _other_changes(left: _Changes, listed: int) -> FindingReport:

@@ -286,12 +286,13 @@ def test_the_page_begins_with_how_the_broker_ended(tmp_path: Path) -> None:
     shutil.copytree(KILLED, killed)
     page = ks.build_report(killed).html
     assert "A broker would discard 62,741 bytes and make 7 changes when it starts." in page
-    assert f"kafkascan recover &#39;{killed}&#39;" in page
+    assert f"kafkascan recover &#39;{killed}&#39; --write --truncate</pre>" in page
     assert page.index("Not shut down cleanly") < page.index("Warnings and errors")
     assert 'class="good"' not in page
     headers_only = ks.build_report(killed, verify=False).html
     assert "Not shut down cleanly" in headers_only
     assert "would discard" not in headers_only
+    assert f"kafkascan recover &#39;{killed}&#39;</pre>" in headers_only
     (killed / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     page = ks.build_report(killed).html
     assert "A broker shut down cleanly" in page
