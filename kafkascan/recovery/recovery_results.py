@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -86,8 +87,25 @@ class PartitionRecovery:
         return {one.name: one.discarded for one in self.segments if one.discarded is not None}
 
     @property
-    def discarded_records(self) -> int:
-        """Records of intact batches that a broker discards: `salvage` can copy them."""
+    def discarded_records(self) -> int | None:
+        """
+        Records that a broker discards, counted by their offsets, those of damaged batches, too.
+
+        Offsets are lost up to the next segment, in the last one up to its last intact batch: more
+        may be lost there. None if bytes are discarded whose offsets are not known.
+        """
+        in_order = sorted(self.segments, key=lambda one: one.base_offset)
+        next_offsets = (one.base_offset for one in in_order[1:])
+        lost = [
+            _offset_count(one.discarded, end)
+            for one, end in zip_longest(in_order, next_offsets)
+            if one.discarded is not None and not one.discarded.is_zeros
+        ]
+        return sum(lost) or (None if lost else 0)
+
+    @property
+    def salvageable_records(self) -> int:
+        """Records of intact batches that a broker discards, and `salvage` keeps."""
         return sum(one.records for one in self.discarded.values())
 
     @property
@@ -220,6 +238,14 @@ class Recovery(AnyTable):
         paths = ", ".join(map(str, self.paths))
         logs = f"{len(self.partitions):,} logs, {self.truncated_bytes:,} bytes to discard"
         return few_lines(f"<Recovery {paths}: {logs}>", lines).split("\n")
+
+
+def _offset_count(lost: DiscardedRange, next_segment: int | None) -> int:
+    """Return how many offsets a range has, if the segment after it starts at this offset."""
+    end = next_segment
+    if end is None:
+        end = lost.first_offset if lost.last_offset is None else lost.last_offset + 1
+    return max(0, end - lost.first_offset)
 
 
 def writing_command(recovery: Recovery, *options: str) -> str | None:

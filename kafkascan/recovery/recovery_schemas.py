@@ -15,8 +15,10 @@ RECOVERY_SCHEMA = Schema(
         Field("recovered", "int64", "segments that a broker recovers", nullable=False),
         Field("truncated_bytes", "int64", "bytes that a broker discards", nullable=False,
               shown=Shown.ALWAYS),
-        Field("discarded_records", "int64", "of the records in these bytes, those of intact"
-              " batches, which `salvage` can copy", nullable=False, shown=Shown.ALWAYS),
+        Field("discarded_records", "int64", "records in these bytes, by their offsets, so"
+              " that damaged batches count, too, and gaps in a compacted log: up to the next"
+              " segment or the last intact batch; null, if no offset is known",
+              shown=Shown.ALWAYS),
         Field("changes", "int64", "changes that a broker makes", nullable=False,
               shown=Shown.ALWAYS),
         Field("changes_made", "int64", "of the changes, those that were made", nullable=False),

@@ -220,13 +220,14 @@ def _salvage_hint(result: ks.recovery.Recovery, left: _Changes) -> FindingReport
 
     report = FindingReport()
     logs = {log.path: log for log, change in left if change.name in log.discarded}
-    records = sum(log.discarded_records for log in logs.values())
+    records = sum(log.salvageable_records for log in logs.values())
     if not records:
         return report
-    paths = [log.path for log in logs.values() if log.discarded_records]
+    paths = [log.path for log in logs.values() if log.salvageable_records]
     if len(paths) > 1:
         paths = [one for one in result.paths if any(one in (log, log.parent) for log in paths)]
-    report.add(f"`salvage` copies the {records:,} intact records, too:", is_note=True)
+    kept = f"{records:,} records of intact batches after the damage"
+    report.add(f"recovery discards {kept}; `salvage` keeps them in a copy:", is_note=True)
     for path in paths:
         report.add(f"    kafkascan salvage {shlex.quote(str(path))} COPY", is_note=True)
     return report

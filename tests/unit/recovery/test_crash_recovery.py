@@ -37,6 +37,37 @@ def test_without_write_no_file_changes(damaged: Path) -> None:
     assert "the last batch is incomplete" in repr(planned)
 
 
+def test_discarded_records_are_counted_by_their_offsets(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    batches = [
+        batch_of([RecordV2(value=b"one"), RecordV2(offset_delta=1)], base_offset=offset)
+        for offset in range(0, 8, 2)
+    ]
+    first, second = folder / f"{0:020}.log", folder / f"{8:020}.log"
+
+    def discarded(content: bytes, next_segment: bytes | None = None) -> tuple[int | None, int]:
+        first.write_bytes(content)
+        second.unlink(missing_ok=True)
+        if next_segment is not None:
+            second.write_bytes(next_segment)
+        (found,) = ks.recover(folder, now_ms=NOW).partitions
+        assert found.error is None
+        return found.discarded_records, found.salvageable_records
+
+    intact, damaged = b"".join(batches), bytearray(b"".join(batches))
+    damaged[len(batches[0]) + 70] ^= 1  # a record of the second batch
+    assert discarded(intact) == (0, 0)
+    assert discarded(intact + bytes(1000)) == (0, 0)
+    assert discarded(bytes(damaged)) == (6, 4)
+    assert discarded(intact[:-1]) == (None, 0)  # nothing determines the end of what is lost
+    last = batch_of([RecordV2(value=b"x")], base_offset=8)
+    assert discarded(bytes(damaged), last) == (6, 4)
+    assert discarded(intact[:-1], last) == (2, 0)
+    assert discarded(intact, last[:-1]) == (None, 0)
+    assert discarded(intact[:-1], last[:-1]) == (2, 0)
+
+
 def test_a_segment_that_repeats_its_first_offset_is_truncated_at_the_index_entry(
     tmp_path: Path,
 ) -> None:
