@@ -347,6 +347,18 @@ class Salvage(AnyTable):
         return sum(one.lost_bytes for one in self.partitions)
 
     @property
+    def kept_batches(self) -> int:
+        """Number of kept batches."""
+        return sum(one.batches for log in self.partitions for one in log.segments)
+
+    @property
+    def kept_records(self) -> int | None:
+        """Number of their records; None if a header of magic 0 or 1 does not contain a number."""
+        counts = [one.records for log in self.partitions for one in log.segments]
+        known = [one for one in counts if one is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
     def problems(self) -> Problems:
         """What is lost, doubtful or a copy, missing offsets, and why a log has no usable copy."""
         found = [one for log in self.partitions for one in _range_problems(log)]
@@ -395,6 +407,8 @@ class Salvage(AnyTable):
             "path": str(self.path),
             "destination": None if self.destination is None else str(self.destination),
             "is_marked_clean": self.is_marked_clean,
+            "kept_batches": self.kept_batches,
+            "kept_records": self.kept_records,
             "lost_bytes": self.lost_bytes,
             "is_complete": self.is_complete,
             "problems": plain_rows(self.problems),

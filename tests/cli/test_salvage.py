@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from tests.support.command_line import DATA, rows, run, run_process
+from tests.support.command_line import DATA, LEGACY, rows, run, run_process
 
 
 @pytest.fixture
@@ -51,6 +51,32 @@ def test_salvage_dry_run_and_copy(damaged: Path, tmp_path: Path) -> None:
     checkpoint = out / "cleaner-offset-checkpoint"
     ks.broker_state.write_offset_checkpoint(checkpoint, {("small-segments", 0): 200})
     assert run("info", out).returncode == 0, "compaction explains the gap"
+
+
+def test_salvage_says_what_it_keeps(damaged: Path, tmp_path: Path) -> None:
+    log = damaged / "small-segments-0"
+    report = tmp_path / "report.json"
+    found = run("salvage", log, "--report", report)
+    saved = json.loads(report.read_text())
+    kept, lost = saved["kept_records"], saved["lost_bytes"]
+    assert (saved["kept_batches"], 0 < kept < 480) == (119, True)
+    line = f"119 batches with {kept} records (offsets 0 to 479); {lost} bytes lost in 1 range"
+    assert found.stderr.splitlines()[-1] == f"{log}: would keep {line}"
+    copied = run("salvage", log, tmp_path / "copy-0")
+    assert f"\n{log}: kept {line}\n" in copied.stderr
+    of_all = run("salvage", DATA, tmp_path / "copy").stderr
+    assert re.search(
+        r": kept [\d,]+ batches with [\d,]+ records of \d+ logs; nothing lost\n", of_all
+    )
+    assert ": would keep 376 batches of 6 logs; nothing lost\n" in run("salvage", LEGACY).stderr
+    (tmp_path / "other").mkdir()
+    nothing = tmp_path / "other" / f"{0:020}.log"
+    nothing.write_bytes(b"x" * 100)
+    assert run("salvage", nothing).returncode == 1
+    nothing.write_bytes(b"")
+    assert f"{nothing}: would keep 0 batches with 0 records; nothing lost\n" in (
+        run("salvage", nothing).stderr
+    )
 
 
 def test_a_report_without_a_file_says_the_whole_command(damaged: Path) -> None:

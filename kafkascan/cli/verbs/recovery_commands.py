@@ -26,6 +26,7 @@ from kafkascan.cli.shared_options import (
     with_dry_run,
     with_run,
 )
+from kafkascan.format.texts import printable
 from kafkascan.recovery.recovery_schemas import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 
 if TYPE_CHECKING:
@@ -397,6 +398,24 @@ def salvage(
         if report is not None:
             RowOutput("json", report).write_text(result.to_json())
         _print_problems(run, result)
+        run.print(printable(_kept(result)))
         if result.is_marked_clean:
             run.print(f"{destination}: marked as shut down cleanly")
     run.output.write_tables(SALVAGE_SCHEMA, results)
+
+
+def _kept(result: ks.recovery.Salvage) -> str:
+    """Return a line about what is kept and lost, with the offsets of a single log."""
+    segments = [segment for log in result.partitions for segment in log.segments]
+    pieces = [piece for segment in segments for piece in segment.pieces]
+    records = "" if result.kept_records is None else f" with {result.kept_records:,} records"
+    place = f" of {len(result.partitions):,} logs"
+    if len(result.partitions) == 1:
+        first = min((one.first_offset for one in pieces), default=None)
+        last = max((one.last_offset for one in pieces), default=None)
+        place = "" if first is None else f" (offsets {first} to {last})"
+    ranges = sum(len(segment.losses) for segment in segments)
+    noun = "range" if ranges == 1 else "ranges"
+    lost = f"{result.lost_bytes:,} bytes lost in {ranges:,} {noun}" if ranges else "nothing lost"
+    kept = "would keep" if result.destination is None else "kept"
+    return f"{result.path}: {kept} {result.kept_batches:,} batches{records}{place}; {lost}"
