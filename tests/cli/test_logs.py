@@ -81,6 +81,12 @@ def test_txns() -> None:
     assert len(rows("txns", DATA, "--state", "all")) == 13
     message = "transactions-0: a transaction hangs; its coordinator has 'left-open' as Ongoing for"
     assert run("txns", DATA, *NOW).stderr == f"{message} 20 h (timeout 15 min)\n"
+    for options, kind in (((), "open "), (("--state", "all"), "")):
+        done = run("txns", KILLED, *options)
+        assert done.returncode == 0
+        assert done.stderr.startswith(f"{KILLED}: no {kind}transactions\n")
+    done = run("txns", DATA, "--topic", "idempotent")
+    assert done.stderr == f"{DATA}: no open transactions\n"
 
 
 def test_producers() -> None:

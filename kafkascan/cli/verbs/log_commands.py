@@ -165,7 +165,11 @@ def txns(path: Any, report: FindingReport, state: str, **options: Any) -> AnyTab
     found = ks.read_transactions(path, **options)
     for message in found.hanging_messages:
         report.add(message)
-    return found.select(_in_state(found, state))
+    selected = found.select(_in_state(found, state))
+    if not len(selected):
+        kind = "" if state == "all" else f"{state} "
+        report.add(f"{getattr(path, 'path', path)}: no {kind}transactions", is_note=True)
+    return selected
 
 
 def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
