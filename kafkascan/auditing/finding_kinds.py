@@ -171,7 +171,8 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "ZERO_TAIL": FindingKind(
         NOTE,
-        "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
+        "The file is preallocated. No action needed: a broker trims it when it shuts down, and"
+        " after a crash when it starts: it recovers the log, and truncates these zeros.",
     ),
     "NO_BATCHES": FindingKind(
         WARNING,
@@ -324,7 +325,8 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "SNAPSHOT_MISMATCH": FindingKind(ERROR, f"{_REBUILD}."),
     "PADDED": FindingKind(
         NOTE,
-        "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
+        "The file is preallocated. No action needed: a broker trims it when it shuts down, and"
+        " after a crash when it starts and recovers the log.",
     ),
     "STALE": FindingKind(
         NOTE,
