@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches import screening
-from kafkascan.batches.columns import BatchTable, delete_horizon_ms, next_offset
+from kafkascan.batches.columns import BatchTable, delete_horizon_ms, next_offset, size_in_bytes
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import CorruptLogError
+from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
 from kafkascan.format.file_names import INTERRUPTED_REWRITE
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
+from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
@@ -27,6 +28,9 @@ from kafkascan.tables.table import Problem, Problems, problem_of
 
 CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 """Symbols of an `IncompleteLogError`."""
+
+OFFSET_OVERLAP = "OFFSET_OVERLAP"
+"""Symbol of the problem that offsets go back."""
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
 COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -38,7 +42,8 @@ class IncompleteLogError(CorruptLogError):
     """
     Records are missing in a log: a segment before the last one was cut short, or offsets are gone.
 
-    `symbol` is ``CUT_SEGMENT`` or ``OFFSET_GAP``.
+    `symbol` is ``CUT_SEGMENT``, ``OFFSET_GAP``, or ``TORN_TAIL`` if the last segment was not cut
+    short, but goes on after damage that looks so.
     """
 
 
@@ -68,20 +73,33 @@ class LogProblems:
         topic, number = partition.topic, partition.partition
         self.add(problem_of(error, str(path), topic=topic, partition=number), error)
 
-    def add_tail(self, path: str, tail: SegmentTail) -> None:
+    def add_tail(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
         """Add what follows the last batch of a source that is read by itself."""
-        if tail.end in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
-            is_note = tail.end is ScanEnd.ZERO_TAIL and tail.valid_bytes > 0
-            severity = Severity.NOTE if is_note else Severity.WARNING
-            message, position = _what_follows(tail), tail.valid_bytes
-            self.add(Problem(str(tail.end), message, path, severity, position, rows_missing=False))
+        if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
+            return
+        message, position = _what_follows(tail), tail.valid_bytes
+        lost = _count_lost(source, tail, offsets)
+        is_note = tail.end is ScanEnd.ZERO_TAIL and position > 0
+        severity = Severity.NOTE if is_note else Severity.WARNING
+        if lost:
+            message, severity = _with_lost(message, lost), Severity.ERROR
+        self.add(
+            Problem(str(tail.end), message, source.path, severity, position, rows_missing=lost > 0)
+        )
+
+    def add_disorder(self, path: str, offsets: BatchOffsets) -> None:
+        """Add that the offsets of a source that is read by itself go back."""
+        if offsets.disorder is not None:
+            offset, position = offsets.disorder
+            message = _disorder(offset)
+            self.add(
+                Problem(OFFSET_OVERLAP, message, path, Severity.ERROR, position, rows_missing=False)
+            )
 
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
         for one in overlaps:
-            self.add_guess(
-                partition, "OFFSET_OVERLAP", one.reason, one.path, severity=Severity.ERROR
-            )
+            self.add_guess(partition, OFFSET_OVERLAP, one.reason, one.path, severity=Severity.ERROR)
 
     def add_rewrite(self, log: Log) -> None:
         """Add the marks of rewrites in place that did not end."""
@@ -182,14 +200,39 @@ def cut_segment_error(path: str, tail: SegmentTail) -> IncompleteLogError:
     return IncompleteLogError(path, tail.valid_bytes, None, reason, CUT_SEGMENT)
 
 
-@dataclass
-class SegmentOffsets:
+def _with_lost(message: str, lost: int) -> str:
+    return f"{message}; {lost:,} intact batches follow"
+
+
+def _count_lost(source: Source, tail: SegmentTail, offsets: BatchOffsets) -> int:
     """
-    The offsets of a segment's batches, which are added table by table.
+    Return the number of intact batches in a torn tail: damage looks so, too.
+
+    A broker may have completed its last batch by now, or truncated the segment: nothing is lost.
+    """
+    start, stop = tail.valid_bytes, tail.valid_bytes + tail.trailing_bytes
+    if tail.end is not ScanEnd.TORN_TAIL or stop > source.size:
+        return 0
+    from kafkascan.batches.resyncing.resync import scan_with_resync  # of a torn tail only
+
+    # Lower offsets are those of a copy, or of old data.
+    lowest = offsets.end_offset or 0
+    found = scan_with_resync(source, start, stop, verify=True, lowest=lowest).batches
+    positions = found["position"]
+    return int(((positions > start) & (positions + size_in_bytes(found) <= stop)).sum())
+
+
+def _disorder(offset: int) -> str:
+    return f"offset {offset} follows an equal or higher offset"
+
+
+@dataclass(kw_only=True)
+class BatchOffsets:
+    """
+    The offsets of a source's batches, which are added table by table.
 
     Attributes
     ----------
-    segment : SegmentFile
     is_cleaned : bool
         Whether the cleaner has removed records of a batch.
     end_offset : int or None
@@ -203,18 +246,14 @@ class SegmentOffsets:
         The first one: its first offset, the offset after it, and the position of the batch there.
     disorder : (int, int) or None
         Offset and position of the first batch that does not follow the one before it.
-    is_whole : bool
-        Whether it was read to its end without damage, by a caller that answers for its end itself.
     """
 
-    segment: SegmentFile
     is_cleaned: bool = False
     end_offset: int | None = None
     first: tuple[int, int, bool] | None = None
     gaps: int = 0
     gap: tuple[int, int, int] | None = None
     disorder: tuple[int, int] | None = None
-    is_whole: bool = False
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches, of which `screen` may have returned the flags already."""
@@ -248,6 +287,22 @@ class SegmentOffsets:
             row = late[0]
             self.gap = int(expected[row]), int(bases[row]), int(batches["position"][row])
         self.gaps += len(late)
+
+
+@dataclass(kw_only=True)
+class SegmentOffsets(BatchOffsets):
+    """
+    The offsets of a segment of a log.
+
+    Attributes
+    ----------
+    segment : SegmentFile
+    is_whole : bool
+        Whether it was read to its end without damage, by a caller that answers for its end itself.
+    """
+
+    segment: SegmentFile = field(kw_only=False)
+    is_whole: bool = False
 
 
 def _are_cleaned(batches: BatchTable) -> bool:
@@ -292,7 +347,7 @@ class LogChecks:
     def add(self, offsets: SegmentOffsets, tail: SegmentTail) -> None:
         """Add a segment that was read to its end, or to its damage."""
         self._add_offsets(offsets)
-        if not self._add_tail(offsets.segment, tail):
+        if not self._add_tail(offsets, tail):
             self.expected = None
 
     def add_offsets(self, offsets: SegmentOffsets) -> None:
@@ -341,10 +396,11 @@ class LogChecks:
         if one.gap is not None and one.gap[1] > self.log.start_offset:
             first, following, position = one.gap
             more = f", and {one.gaps - 1:,} more ranges" if one.gaps > 1 else ""
+            if one.disorder is not None and one.disorder[1] > position:
+                more += f"; the offset then goes back to {one.disorder[0]}"
             self._gaps.append((segment, _missing(first, following) + more, position))
         if one.disorder is not None:
-            message = f"offset {one.disorder[0]} follows an equal or higher offset"
-            self._guess("OFFSET_OVERLAP", message, segment, one.disorder[1])
+            self._guess(OFFSET_OVERLAP, _disorder(one.disorder[0]), segment, one.disorder[1])
         if expected is not None:
             base = max(expected, named or 0)
             self.expected = position_after(base, named or 0, one.end_offset)
@@ -359,9 +415,9 @@ class LogChecks:
         if expected is not None and found > max(expected, self.log.start_offset):
             self._gaps.append((segment, _missing(expected, found), position))
 
-    def _add_tail(self, segment: SegmentFile, tail: SegmentTail) -> bool:
+    def _add_tail(self, offsets: SegmentOffsets, tail: SegmentTail) -> bool:
         """Add how a segment ends; return whether it is whole."""
-        partition, position = self.log.partition, tail.valid_bytes
+        partition, segment, position = self.log.partition, offsets.segment, tail.valid_bytes
         if tail.error is not None:
             self.problems.add_error(partition, segment.path, tail.error)
             return False
@@ -372,6 +428,16 @@ class LogChecks:
             self.problems.add_missing(partition, CUT_SEGMENT, reason, segment.path, position)
             return False
         message = _what_follows(tail)
+        try:
+            with segment.borrow() as source:
+                lost = _count_lost(source, tail, offsets)
+        except (OSError, KafkaScanError) as error:
+            self.problems.add_error(partition, segment.path, detached(error))
+            return False
+        if lost:
+            message = _with_lost(message, lost)
+            self.problems.add_missing(partition, str(tail.end), message, segment.path, position)
+            return False
         # A broker preallocates files, and one that runs may be writing the last batch now.
         is_note = (tail.end is ScanEnd.ZERO_TAIL and position > 0) or (
             segment.current_size() > position + tail.trailing_bytes

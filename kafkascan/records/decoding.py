@@ -62,7 +62,7 @@ def scan_headers(source: Source, options: ReadOptions) -> BatchTable:
     """Return all headers of a source."""
     scan = scan_batches(source, threads=options.threads, on_corrupt=options.on_corrupt)
     options.on_headers(scan.batches)
-    options.on_end(scan)
+    options.on_end(source, scan)
     return scan.batches
 
 
@@ -181,7 +181,7 @@ def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]
     for table in headers:
         options.on_headers(table)
         yield table
-    options.on_end(headers)
+    options.on_end(source, headers)
 
 
 def _decode_group(

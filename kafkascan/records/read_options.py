@@ -17,6 +17,7 @@ from kafkascan.batches.scan import BatchIterator, BatchScan
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import require_threads
+from kafkascan.io.sources import Source
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.record_table import (
     DEFAULT_RECORD_COLUMNS,
@@ -28,7 +29,7 @@ Control: TypeAlias = Literal["skip", "only", "include"]
 """What a reader does with control batches: skip them, read them only, or read all batches."""
 
 OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
-"""Receives the error of each batch that cannot be read, and is skipped."""
+"""Receives the error of each batch whose records cannot be read, and which is skipped."""
 
 Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
 Wanted: TypeAlias = "Callable[[RecordTable], NDArray[np.bool_]]"
@@ -41,8 +42,8 @@ HeadersEnd: TypeAlias = "BatchScan | BatchIterator"
 """How the headers of a source end."""
 
 
-def _ignore(headers: object) -> None:
-    pass
+def ignore(*_: object) -> None:
+    """Do nothing with what was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,7 @@ class ReadOptions:
     on_headers : callable, optional
         Takes each table of headers that was read of a source, before batches are selected.
     on_end : callable, optional
-        Takes how the headers of a source end, if they were read to their end.
+        Takes a source and how its headers end, if they were read to their end.
     also_stored : sequence of str
         Columns to decode besides the requested ones, such as those that `wanted` needs.
 
@@ -87,8 +88,8 @@ class ReadOptions:
     visible: Visible | None = None
     wanted: Wanted | None = None
     selects_few: bool = False
-    on_headers: Callable[[BatchTable], object] = field(default=_ignore)
-    on_end: Callable[[HeadersEnd], object] = field(default=_ignore)
+    on_headers: Callable[[BatchTable], object] = field(default=ignore)
+    on_end: Callable[[Source, HeadersEnd], object] = field(default=ignore)
     also_stored: Sequence[str] = ()
     names: tuple[str, ...] = field(init=False)
     stored: tuple[str, ...] = field(init=False)

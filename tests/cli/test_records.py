@@ -121,6 +121,15 @@ def test_a_damaged_batch_is_a_finding(log: Path) -> None:
     assert len(verified.stdout.splitlines()) == 90
 
 
+def test_offsets_of_a_single_file_that_go_back(log: Path) -> None:
+    data = bytearray(log.read_bytes())
+    data[int(ks.scan_batches(log)["position"][4]) + 2] ^= 1
+    log.write_bytes(data)
+    result = run("records", log, "--format", "jsonl")
+    assert result.exit_code == 1
+    assert "offset 50 follows an equal or higher offset [OFFSET_OVERLAP]" in result.stderr
+
+
 def test_control_records() -> None:
     found = rows("records", DATA / "transactions-0", "--control", "only")
     assert {row["key"] for row in found} == {"COMMIT", "ABORT"}

@@ -17,7 +17,7 @@ from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, OffsetCursor, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
-from kafkascan.tables.table import NO_PROBLEMS, Problems
+from kafkascan.tables.table import Problems
 
 SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
 """The columns that identify a segment."""
@@ -281,11 +281,12 @@ class InputChecks:
 
     def add(self, one: SegmentInput, offsets: SegmentOffsets) -> Problems:
         """Add the next input with the offsets of its batches; return the new problems."""
-        if not one.segment.name.is_live:
-            return NO_PROBLEMS
-        overlaps = self._cursor.add(one.segment, offsets.end_offset)
-        self._problems.add_overlaps(one.partition, overlaps)
-        if one.is_served:  # files that are given one by one may be any selection
+        if one.segment.name.is_live:
+            overlaps = self._cursor.add(one.segment, offsets.end_offset)
+            self._problems.add_overlaps(one.partition, overlaps)
+        if not one.is_served:  # files that are given one by one may be any selection
+            self._problems.add_disorder(str(one.path), offsets)
+        else:
             if self._checks is None:  # `rewrite_problems` has the marks of rewrites
                 self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)
             if one.start_position:

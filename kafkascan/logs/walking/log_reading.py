@@ -11,38 +11,40 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.logs.log_chunks import end_of, first_reaching, rows_from
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.log_problems import BatchOffsets, LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, OffsetCursor
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import decode_records, iter_decoded, scan_headers
-from kafkascan.records.read_options import HeadersEnd, ReadOptions
+from kafkascan.records.read_options import HeadersEnd, ReadOptions, ignore
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import problem_of
 
 
 def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
     """Return options that collect how a source ends, and its damage if it is not raised."""
-    on_damage = options.on_damage
+    on_damage, offsets = options.on_damage, BatchOffsets()
 
     def note_damage(error: CorruptBatchError) -> None:
         problems.add(problem_of(detached(error), error.path))
         if on_damage is not None:
             on_damage(error)
 
-    def note_end(headers: HeadersEnd) -> None:
+    def note_end(source: Source, headers: HeadersEnd) -> None:
         if headers.error is not None:
             problems.add(problem_of(headers.error, headers.error.path))
-        problems.add_tail(headers.path, headers)
+        problems.add_disorder(source.path, offsets)
+        problems.add_tail(source, headers, offsets)
 
+    options = replace(options, on_headers=offsets.add, on_end=note_end)
     if options.on_corrupt == "raise" and on_damage is None:
-        return replace(options, on_end=note_end)
-    return replace(options, on_damage=note_damage, on_end=note_end)
+        return options
+    return replace(options, on_damage=note_damage)
 
 
 def last_table(problems: LogProblems, options: ReadOptions) -> Iterator[RecordTable]:
     """Yield a table that has the problems, if there are any."""
     if len(problems.found):
-        none = replace(options, on_headers=_ignore, on_end=_ignore)
+        none = replace(options, on_headers=ignore, on_end=ignore)
         yield decode_records(b"", None, none).with_problems(problems.found)
 
 
@@ -118,7 +120,7 @@ class _SegmentsInTurn:
         self._offsets.add(rows_from(batches, self._cursor.position))
         self._end_offset = end_of(batches) if len(batches) else self._end_offset
 
-    def _end(self, headers: HeadersEnd) -> None:
+    def _end(self, _: Source, headers: HeadersEnd) -> None:
         self._tail = headers
 
 
@@ -232,12 +234,8 @@ def _rows_from(
 
 def _count_before(source: Source, batch: BatchTable, offset: int, options: ReadOptions) -> int:
     """Return the number of records of a batch before an offset."""
-    on_damage = None if options.on_damage is None else _ignore  # reported when the batch is read
+    on_damage = None if options.on_damage is None else ignore  # reported when the batch is read
     options = replace(options, columns=("offset",), on_damage=on_damage)
     return sum(
         int((table["offset"] < offset).sum()) for table in iter_decoded(source, batch, options)
     )
-
-
-def _ignore(_: object) -> None:
-    pass

@@ -95,7 +95,8 @@ def test_written_records_are_read_back(
         batch = compressed(batch, codec)
     table = ks.read_records(batch + batch, verify=True)
     assert rows(table) == expected * 2
-    assert [rows(part) for part in ks.iter_records(batch * 3, batch_size=1)] == [expected] * 3
+    parts = ks.iter_records(batch * 3, batch_size=1)
+    assert [rows(part) for part in parts if len(part)] == [expected] * 3
     arrow = table.to_arrow()
     assert arrow["key"].to_pylist() == [row[2] for row in expected] * 2
     views = table.to_arrow(views=True)

@@ -149,6 +149,26 @@ def test_the_end_of_a_log(log: list[Path]) -> None:
     assert ks.count_records(log[0].parent).is_exact.all()
 
 
+def test_damage_that_looks_like_a_torn_tail(
+    log: list[Path], read: Callable[[Path], Problems]
+) -> None:
+    _flip_a_length(log[2])
+    assert any(one.rows_missing for one in read(log[0].parent))
+    with pytest.raises(ks.logs.IncompleteLogError, match="14 intact batches follow"):
+        ks.read_records(log[0].parent)
+    (problem,) = ks.read_records(log[0].parent, on_corrupt="stop").problems
+    assert (problem.symbol, problem.severity) == ("TORN_TAIL", ks.Severity.ERROR)
+    assert problem.rows_missing
+
+
+def test_an_offset_that_is_too_high_in_the_middle(log: list[Path]) -> None:
+    data = bytearray(log[1].read_bytes())
+    data[5 * len(_batch(0)) + 2] ^= 1
+    log[1].write_bytes(data)
+    with pytest.raises(ks.logs.IncompleteLogError, match="the offset then goes back to 130;"):
+        ks.read_records(log[0].parent)
+
+
 def test_gaps_of_a_compacted_log_are_no_problem(log: list[Path], tmp_path: Path) -> None:
     folder = log[0].parent
     log[1].unlink()

@@ -450,6 +450,44 @@ def test_what_follows_the_last_batch_is_a_problem(
     assert not ks.read_records(log).problems
 
 
+@pytest.mark.parametrize("as_file", [False, True])
+def test_a_wrong_length_that_looks_like_a_torn_tail(as_file: bool, tmp_path: Path) -> None:
+    data = bytearray(LOG)
+    at = ks.scan_batches(LOG)["position"][4]
+    data[at + 8] ^= 0x40  # a gigabyte
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    source: Any = path if as_file else bytes(data)
+    *_, last = ks.iter_records(source)
+    for table in (ks.read_records(source, verify=True), last):
+        (problem,) = table.problems
+        assert (problem.symbol, problem.severity) == ("TORN_TAIL", ks.Severity.ERROR)
+        assert problem.position == at
+        assert problem.message.endswith("; 15 intact batches follow")
+        assert problem.rows_missing
+        assert not table.is_complete
+        with pytest.warns(ks.tables.IncompleteTableWarning):
+            table.to_arrow()
+
+
+def test_copies_in_a_torn_batch_are_not_lost_batches() -> None:
+    cut = batch_of([RecordV2(value=LOG)], base_offset=200)[:-1]
+    (problem,) = ks.read_records(LOG + cut).problems
+    assert (problem.severity, problem.rows_missing) == (ks.Severity.WARNING, False)
+
+
+def test_offsets_that_go_back() -> None:
+    data = bytearray(LOG)
+    at = ks.scan_batches(LOG)["position"][4:6]
+    data[at[0] + 2] ^= 1
+    *_, last = ks.iter_records(bytes(data))
+    for table in (ks.read_records(data), ks.read_records(data, verify=True), last):
+        (problem,) = table.problems
+        assert (problem.symbol, problem.severity) == ("OFFSET_OVERLAP", ks.Severity.ERROR)
+        assert problem.position == at[1]
+        assert problem.message == "offset 50 follows an equal or higher offset"
+
+
 def test_masks_that_do_not_fit() -> None:
     log = batch_of([RecordV2(), RecordV2(offset_delta=1)])
     scan, table = ks.scan_batches(log), ks.read_records(log)
