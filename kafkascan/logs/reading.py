@@ -231,13 +231,16 @@ def iter_records(
         Number of records of a table. A table ends with the batch that reaches this number,
         32 MiB of decompressed or 16 MiB of stored bytes; batches are not split.
     on_damage : callable, optional
-        Called with the error of each batch that cannot be read; the batch is skipped. By
-        default the first error is raised, or with ``on_corrupt="stop"`` added to `problems`.
+        Called with the error of each batch whose records cannot be read; the batch is skipped.
+        By default the first error is raised, or with ``on_corrupt="stop"`` added to `problems`.
+        Where the bytes cannot be a batch, such as after a wrong magic byte, no next batch is
+        known: that error is always raised, or with ``on_corrupt="stop"`` ends the segment.
 
     Yields
     ------
     RecordTable
-        Has at least one record. If there are problems, a last table without records has them.
+        Each has at least one record and no problems. If there are problems, one more table follows
+        at the end: it has no records, but the problems.
 
     Raises
     ------

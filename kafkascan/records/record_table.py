@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -673,6 +673,12 @@ class RecordTable(AnyTable):
 
     def _header_lists(self) -> list[list[tuple[bytes, bytes | None]]]:
         return _pairs(*self._headers().gather())
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
+        raise TypeError(
+            "a RecordTable has columns of several types: use to_numpy(), a dict of arrays, or a"
+            ' column, such as table["offset"]'
+        )
 
     def to_numpy(self) -> dict[str, NDArray[Any]]:
         """

@@ -499,6 +499,24 @@ def test_masks_that_do_not_fit() -> None:
         ks.verify_crcs(log, scan)
 
 
+def test_a_table_is_not_one_array() -> None:
+    with pytest.raises(TypeError, match=r"use to_numpy\(\)"):
+        np.asarray(ks.read_records(LOG))
+
+
+def test_on_damage_is_for_batches_whose_end_is_known() -> None:
+    data, errors = bytearray(LOG), list[ks.format.CorruptBatchError]()
+    at = int(ks.scan_batches(LOG)["position"][4])
+    data[at + 16] = 9  # the magic byte
+    read = ks.iter_records(bytes(data), on_damage=errors.append)
+    assert len(next(read)) == 40
+    with pytest.raises(ks.format.UnsupportedMagicError):
+        next(read)
+    tables = ks.iter_records(bytes(data), on_damage=errors.append, on_corrupt="stop")
+    assert [(len(one), len(one.problems)) for one in tables] == [(40, 0), (0, 1)]
+    assert not errors
+
+
 def test_a_record_is_like_a_tuple_of_its_fields() -> None:
     table = ks.read_records(
         batch_of(
