@@ -159,13 +159,15 @@ class BatchTableError(KafkaScanError, ValueError):
         Position of the batch, if it is known.
     """
 
-    def __init__(self, path: str, row: int, status: int, position: int | None = None) -> None:
-        super().__init__(path, row, status, position)
+    def __init__(
+        self, path: str, row: int, status: int, position: int | None = None, advice: str = ""
+    ) -> None:
+        super().__init__(path, row, status, position, advice)
         self.path = path
         self.row = row
         self.symbol = SYMBOLS[status]
         self.position = position
-        self._sentence = SENTENCES[status]
+        self._sentence = f"{SENTENCES[status]}; {advice}" if advice else SENTENCES[status]
 
     def __str__(self) -> str:
         where = "" if self.position is None else f"position {self.position}: "

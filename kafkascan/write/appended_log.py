@@ -238,7 +238,7 @@ class AppendedLog:
         _refuse(source, (first < 0) | (ends < 0), "OFFSET_OUT_OF_RANGE")
         before = np.concatenate([[self.next_offset or 0], ends[:-1]])
         is_wrong = (first < before) | (rows["last_offset_delta"] < 0)
-        _refuse(source, is_wrong, "OFFSETS_NOT_ASCENDING")
+        _refuse(source, is_wrong, "OFFSETS_NOT_ASCENDING", least=before)
         _refuse(source, size_in_bytes(rows) > self._limits.segment_bytes, "RECORD_TOO_LARGE")
         if self._verify and not (sound := verify_crcs(source, rows)).all():
             row = int(np.flatnonzero(~sound)[0])
@@ -303,10 +303,16 @@ class AppendedLog:
         _write_file(self._folder / f"{offset:020}.snapshot", snapshot_file(self._state.entries()))
 
 
-def _refuse(source: Source, is_wrong: NDArray[np.bool_], symbol: str) -> None:
-    """Raise an error about the first wrong row."""
+def _refuse(
+    source: Source,
+    is_wrong: NDArray[np.bool_],
+    symbol: str,
+    least: NDArray[np.int64] | None = None,
+) -> None:
+    """Raise an error about the first wrong row, with the least offset that it may have."""
     for row in np.flatnonzero(is_wrong)[:1].tolist():
-        raise BatchTableError(source.path, row, STATUS[symbol])
+        advice = "" if least is None else f"build it with offset={least[row]} or higher"
+        raise BatchTableError(source.path, row, STATUS[symbol], advice=advice)
 
 
 def _write_file(path: Path, data: bytes) -> None:

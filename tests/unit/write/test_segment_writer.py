@@ -77,6 +77,11 @@ def test_an_error_leaves_no_files(damaged: bytes, error: type[Exception], tmp_pa
     assert _names(tmp_path) == []
 
 
+def test_an_error_about_offsets_names_the_argument(tmp_path: Path) -> None:
+    with pytest.raises(ks.format.BatchTableError, match=r"offset=3 or higher \[OFFSETS_NOT_ASC"):
+        _write(tmp_path / "orders-0", _batches(3), _batches(3))
+
+
 def _write(folder: Path, *logs: bytes) -> None:
     with ks.SegmentWriter(folder, segment_bytes=5000) as writer:
         for log in logs:
