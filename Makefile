@@ -209,8 +209,10 @@ $(VENV)/.compiled: $(NATIVE) | $(VENV)/.tools
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
-# The modules are compiled above: pip installs dependencies and links this folder.
-EDITABLE = KAFKASCAN_NO_EXTENSIONS=1 $(PIP) --no-build-isolation --editable
+# The modules are compiled above: pip installs dependencies and links this folder. `compat` writes
+# its path, which mypy and editors follow; the hook that is the default they do not.
+EDITABLE = KAFKASCAN_NO_EXTENSIONS=1 $(PIP) --no-build-isolation \
+	--config-settings editable_mode=compat --editable
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.tools
 	@echo "Installing kafkascan[cli,pandas]"
