@@ -126,7 +126,7 @@ def test_offsets_of_a_single_file_that_go_back(log: Path) -> None:
     data[int(ks.scan_batches(log)["position"][4]) + 2] ^= 1
     log.write_bytes(data)
     result = run("records", log, "--format", "jsonl")
-    assert result.exit_code == 1
+    assert result.returncode == 1
     assert "offset 50 follows an equal or higher offset [OFFSET_OVERLAP]" in result.stderr
 
 
