@@ -149,8 +149,9 @@ def read_records(
     CorruptBatchError, UnsupportedMagicError
         As `scan_batches`, if `batches` is not given.
     IncompleteLogError
-        If a segment before the last one of a partition was cut short, or if offsets are missing
-        and nothing says that the log was compacted.
+        If a segment before the last one of a partition was cut short, if intact batches follow
+        what looks like the torn end of the last one, or if offsets are missing and nothing says
+        that the log was compacted. Of a single file, the first two are only `problems`.
     BatchTableError
         If a row does not describe the batch at its position in this source.
     UnknownColumnError
