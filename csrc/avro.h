@@ -1,7 +1,8 @@
 /* Avro's binary encoding (specification 1.12, "Binary Encoding") into typed columns.
  *
  * A program says how a value that was written with one schema fills the columns of another: a
- * tree of steps, made by kafkascan/schemas/programs/avro_program.py. It is trusted; the bytes are not.
+ * tree of steps, made by kafkascan/schemas/programs/avro_program.py. It is trusted; the bytes are
+ * not.
  */
 #ifndef KAFKASCAN_AVRO_H
 #define KAFKASCAN_AVRO_H
@@ -15,51 +16,51 @@
 
 /* X(name): what a step reads, and what it fills. */
 #define KS_AVRO_OPS(X) \
-    X(NULL)             /* nothing: a null */ \
-    X(BOOLEAN)          \
-    X(INT)              /* the varint of 32 bits */ \
-    X(LONG)             /* of 64 bits */ \
-    X(INT_AS_LONG)      \
-    X(INT_AS_FLOAT)     \
-    X(INT_AS_DOUBLE)    \
-    X(LONG_AS_FLOAT)    \
-    X(LONG_AS_DOUBLE)   \
-    X(FLOAT)            \
-    X(DOUBLE)           \
-    X(FLOAT_AS_DOUBLE)  \
-    X(TIME_MILLIS)      /* of a day, in an int */ \
-    X(TIME_MICROS)      /* in a long */ \
-    X(BYTES)            \
-    X(TEXT)             /* valid UTF-8 */ \
-    X(FIXED)            /* `size` bytes of a column of this width */ \
-    X(FIXED_AS_ITEM)    /* of a column of items */ \
-    X(ENUM)             /* parts: the reader's number of each symbol; -1 for none */ \
-    X(DECIMAL)          /* bytes, or a fixed of `size` >= 0; part: where 10**precision is */ \
-    X(UUID)             /* a fixed of 16 bytes, as text */ \
-    X(DURATION)         /* a fixed of three numbers, into three columns */ \
-    X(RECORD)           /* parts: steps, in the order of the writer's fields */ \
-    X(ARRAY)            /* part: the step of an item; `size`: what an item costs */ \
-    X(MAP)              /* the same, of a value; the column's struct has key and value */ \
-    X(UNION)            /* parts: steps of the branches */ \
-    X(MEMBER)           /* part: the step of one member of the column's struct; others are null */ \
-    X(CONSTANT)         /* a default: part: its step, of `size` bytes at `at` of the constants */ \
-    X(RAW)              /* part: a step that skips; its bytes become an item */ \
-    X(UNRESOLVED)       /* the reader's schema has no type for it */ \
-    X(SKIP_NULL)        /* from here on, steps without a column */ \
-    X(SKIP_INT)         \
-    X(SKIP_BYTES)       \
-    X(SKIP_FIXED)       \
-    X(SKIP_ENUM)        /* part: number of symbols */ \
-    X(SKIP_RECORD)      \
-    X(SKIP_LIST)        /* `size`: what an item costs; `at`: 1 for a map */ \
-    X(SKIP_UNION)       \
-    X(SKIP_NAMED)       /* part: the step of a recursive type */
+    X(NULL) /* nothing: a null */ \
+    X(BOOLEAN) \
+    X(INT)  /* the varint of 32 bits */ \
+    X(LONG) /* of 64 bits */ \
+    X(INT_AS_LONG) \
+    X(INT_AS_FLOAT) \
+    X(INT_AS_DOUBLE) \
+    X(LONG_AS_FLOAT) \
+    X(LONG_AS_DOUBLE) \
+    X(FLOAT) \
+    X(DOUBLE) \
+    X(FLOAT_AS_DOUBLE) \
+    X(TIME_MILLIS) /* of a day, in an int */ \
+    X(TIME_MICROS) /* in a long */ \
+    X(BYTES) \
+    X(TEXT)          /* valid UTF-8 */ \
+    X(FIXED)         /* `size` bytes of a column of this width */ \
+    X(FIXED_AS_ITEM) /* of a column of items */ \
+    X(ENUM)          /* parts: the reader's number of each symbol; -1 for none */ \
+    X(DECIMAL)       /* bytes, or a fixed of `size` >= 0; part: where 10**precision is */ \
+    X(UUID)          /* a fixed of 16 bytes, as text */ \
+    X(DURATION)      /* a fixed of three numbers, into three columns */ \
+    X(RECORD)        /* parts: steps, in the order of the writer's fields */ \
+    X(ARRAY)         /* part: the step of an item; `size`: what an item costs */ \
+    X(MAP)           /* the same, of a value; the column's struct has key and value */ \
+    X(UNION)         /* parts: steps of the branches */ \
+    X(MEMBER)        /* part: the step of one member of the column's struct; others are null */ \
+    X(CONSTANT)      /* a default: part: its step, of `size` bytes at `at` of the constants */ \
+    X(RAW)           /* part: a step that skips; its bytes become an item */ \
+    X(UNRESOLVED)    /* the reader's schema has no type for it */ \
+    X(SKIP_NULL)     /* from here on, steps without a column */ \
+    X(SKIP_INT) \
+    X(SKIP_BYTES) \
+    X(SKIP_FIXED) \
+    X(SKIP_ENUM) /* part: number of symbols */ \
+    X(SKIP_RECORD) \
+    X(SKIP_LIST) /* `size`: what an item costs; `at`: 1 for a map */ \
+    X(SKIP_UNION) \
+    X(SKIP_NAMED) /* part: the step of a recursive type */
 
 enum ks_avro_op {
 #define KS_AVRO_AS_OP(name) KS_AVRO_##name,
     KS_AVRO_OPS(KS_AVRO_AS_OP)
 #undef KS_AVRO_AS_OP
-    KS_AVRO_OP_COUNT
+        KS_AVRO_OP_COUNT
 };
 
 static const char *const ks_avro_op_names[] = {
@@ -99,8 +100,8 @@ static inline ks_at ks_avro_fails(ks_avro *avro, int status) {
 static inline ks_at ks_avro_varlong(ks_avro *avro, ks_at p, ks_at limit, int64_t *number) {
     ks_at end = ks_read_varlong(p, limit, number);
     if (end != NULL) return end;
-    return ks_avro_fails(avro, limit - p < KS_MAX_VARLONG_SIZE ? KS_VALUE_TOO_SHORT
-                                                               : KS_BAD_VALUE_NUMBER);
+    return ks_avro_fails(
+        avro, limit - p < KS_MAX_VARLONG_SIZE ? KS_VALUE_TOO_SHORT : KS_BAD_VALUE_NUMBER);
 }
 
 static inline ks_at ks_avro_varint(ks_avro *avro, ks_at p, ks_at limit, int32_t *number) {
@@ -153,8 +154,7 @@ static inline int ks_is_below(const uint8_t *a, const uint8_t *b, int width) {
 }
 
 /* A big-endian number in two's complement becomes a little-endian one of the column's width. */
-static ks_at ks_avro_decimal(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                             ks_at limit) {
+static ks_at ks_avro_decimal(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_column *column = avro->typed.columns + step->column;
     int64_t size = step->size;
     uint8_t number[KS_MAX_DECIMAL_SIZE], magnitude[KS_MAX_DECIMAL_SIZE];
@@ -213,8 +213,7 @@ static void ks_write_uuid(uint8_t *out, const uint8_t *p) {
     }
 }
 
-static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                          ks_at limit);
+static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit);
 
 static ks_at ks_avro_skip_inside(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     if (avro->typed.depth == KS_MAX_VALUE_DEPTH) return ks_avro_fails(avro, KS_VALUE_TOO_DEEP);
@@ -224,8 +223,7 @@ static ks_at ks_avro_skip_inside(ks_avro *avro, const ks_avro_step *step, ks_at 
     return p;
 }
 
-static ks_at ks_avro_skip_list(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                               ks_at limit) {
+static ks_at ks_avro_skip_list(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     const ks_avro_step *item = avro->steps + avro->parts[step->first_part];
     int64_t count, size;
     do {
@@ -243,8 +241,7 @@ static ks_at ks_avro_skip_list(ks_avro *avro, const ks_avro_step *step, ks_at p,
 }
 
 /* The same bytes are read and found invalid as if they were decoded, but for UTF-8. */
-static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                          ks_at limit) {
+static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     const int32_t *parts = avro->parts + step->first_part;
     int64_t number;
     switch (step->op) {
@@ -276,11 +273,9 @@ static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p,
     }
 }
 
-static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                         ks_at limit);
+static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit);
 
-static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                          ks_at limit) {
+static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_typed *typed = &avro->typed;
     ks_column *column = typed->columns + step->column;
     const ks_avro_step *item = avro->steps + avro->parts[step->first_part];
@@ -304,8 +299,7 @@ static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p,
     return p != NULL && ks_put_list(typed, column) ? p : NULL;
 }
 
-static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                            ks_at limit) {
+static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_typed *typed = &avro->typed;
     ks_column *column = typed->columns + step->column;
     const ks_avro_step *member = avro->steps + avro->parts[step->first_part];
@@ -323,8 +317,7 @@ static ks_at ks_avro_constant(ks_avro *avro, const ks_avro_step *step) {
                        value + step->size);
 }
 
-static ks_at ks_avro_duration(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                              ks_at limit) {
+static ks_at ks_avro_duration(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_typed *typed = &avro->typed;
     ks_column *column = typed->columns + step->column;
     if (limit - p < 12) return ks_avro_fails(avro, KS_VALUE_TOO_SHORT);
@@ -353,8 +346,7 @@ static ks_at ks_avro_duration(ks_avro *avro, const ks_avro_step *step, ks_at p,
     }
 
 /* Appends one entry to the step's column; returns the end of the value's bytes, or NULL. */
-static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p,
-                         ks_at limit) {
+static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_typed *typed = &avro->typed;
     ks_column *column = typed->columns + step->column;
     const int32_t *parts = avro->parts + step->first_part;
@@ -425,7 +417,7 @@ static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p,
             for (int32_t i = 0; i < step->parts; i++) {
                 const ks_avro_step *part = avro->steps + parts[i];
                 p = part->op >= KS_AVRO_SKIP_NULL ? ks_avro_skip(avro, part, p, limit)
-                                                 : ks_avro_run(avro, part, p, limit);
+                                                  : ks_avro_run(avro, part, p, limit);
                 if (p == NULL) return NULL;
             }
             return ks_put_struct(typed, column) ? p : NULL;

@@ -1,9 +1,9 @@
 /* JSON (RFC 8259) into typed columns.
  *
  * A program says which column a value fills: a tree of steps, made by
- * kafkascan/schemas/programs/json_program.py. It is trusted; the text is not. Members of an object may be
- * missing, unknown or repeated, of which the last counts. A null is a null of any type; a value of
- * another type than its column has is an error.
+ * kafkascan/schemas/programs/json_program.py. It is trusted; the text is not. Members of an object
+ * may be missing, unknown or repeated, of which the last counts. A null is a null of any type; a
+ * value of another type than its column has is an error.
  */
 #ifndef KAFKASCAN_JSON_VALUES_H
 #define KAFKASCAN_JSON_VALUES_H
