@@ -25,6 +25,8 @@ TRUE_ALARMS = {
     },
     "kafka-4.4.0-killed": set(),
     "kafka-4.4.0-tiered": set(),
+    "kafka-4.4.0-schemas": set(),
+    "kafka-4.4.0-typed": set(),
     "kafka-4.1.1": {("transactions", "HANGING_TRANSACTION")},
     "kafka-3.9.1": {("transactions", "HANGING_TRANSACTION")},
     "kafka-2.8.2": set(),
