@@ -52,7 +52,7 @@ def other_magic(directory: Path, dice: random.Random) -> None:
         log.write_bytes(data)
 
 
-_NOW = 1_795_500_000_000  # after the golden runs
+_NOW = 1_800_000_000_000  # after the golden runs
 _COPIES = 300
 _DAMAGED_RUNS = ("kafka-2.8.2", "kafka-4.4.0", "kafka-4.4.0-killed")
 _DAMAGE: list[logs.Damage] = [
