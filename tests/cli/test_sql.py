@@ -160,3 +160,10 @@ def test_only_named_tables_are_read(monkeypatch: pytest.MonkeyPatch, log: Path) 
     for name in ("audit", "read_transactions", "scan_log_dir"):
         monkeypatch.setattr(ks, name, refuse, raising=False)
     assert rows("sql", "SELECT count(*) AS n FROM records", log) == [{"n": 2}]
+
+
+def test_a_url_is_no_query() -> None:
+    done = run("sql", "https://user:secret@127.0.0.1:1/", DATA)
+    assert done.returncode == 2
+    assert "the first argument is the query" in done.stderr
+    assert "secret" not in done.stderr

@@ -146,6 +146,8 @@ def sql(
     PATH is a data directory, a partition directory, a tar archive of directories, a segment file,
     or a URL of one. Exit code 1: a part of the logs was not read.
     """
+    if "://" in query.partition(" ")[0]:  # not repeated, as it may contain a password
+        raise click.UsageError("the first argument is the query: it is a URL")
     with usage_errors():
         duckdb = require_module("duckdb", extra="sql")
         require_module("polars", extra="sql")
