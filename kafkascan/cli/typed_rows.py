@@ -10,6 +10,8 @@ import click
 
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import TYPED
+from kafkascan.format.errors import NoLogsError
+from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.queries.row_windows import FoundRows
 from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.records.record_table import RecordTable
@@ -33,8 +35,10 @@ def registry_decoders(
 ) -> dict[str, ColumnDecoders]:
     """Return what decodes keys and values by a registry; nothing if they are not to be."""
     typed = [name for name, kind in formats.items() if kind == TYPED]
-    if not typed and (place is not None or value_schema is not None or value_message):
-        raise click.UsageError("--registry and --value-schema need --value-as auto")
+    if not typed and place is not None:
+        raise click.UsageError("--registry needs --value-as auto or --key-as auto")
+    if "value" not in typed and (value_schema is not None or value_message):
+        raise click.UsageError("--value-schema and --value-message need --value-as auto")
     if value_message and value_schema is None:
         raise click.UsageError("--value-message needs --value-schema")
     if not typed or not inputs:
@@ -72,14 +76,15 @@ def open_registry_of(run: Run, inputs: list[SegmentInput], place: str | None) ->
     click.UsageError
         If the data dir has none.
     """
-    if place is None:
-        folder = inputs[0].partition.path.parent
-        if not any(folder.glob("_schemas-*")):
-            raise click.UsageError(
-                f"{folder} has no topic _schemas: name the schemas with --registry PLACE"
-            )
-        place = str(folder)
-    registry = open_registry(place)
+    folder = inputs[0].partition.path.parent
+    try:
+        registry = open_registry(folder if place is None else place)
+    except NoLogsError:
+        if place is not None:
+            raise
+        raise click.UsageError(
+            f"{folder} has no topic _schemas: name the schemas with --registry PLACE"
+        ) from None
     report = FindingReport()
     report.add_problems(registry.problems)
     run.print_report(report)
@@ -100,7 +105,7 @@ class TypedRows:
 
     def __init__(self, run: Run, decoders: dict[str, ColumnDecoders]) -> None:
         self._run, self._decoders = run, decoders
-        self._of_topic: dict[tuple[str, str | None], ColumnDecoder] = {}
+        self._decodings: dict[Path, ItemDecoding] = {}
 
     def of(self, found: FoundRows[RecordTable]) -> FoundRows[Any]:
         """Yield the records with typed columns."""
@@ -109,17 +114,18 @@ class TypedRows:
             if (place.topic or "").startswith("_"):  # Kafka's own, and the registry's
                 yield one, table
                 continue
-            decoding = ItemDecoding(
-                {name: self._decoder(name, place.topic, str(place.path)) for name in self._decoders}
-            )
-            decoded = decoding.decoded(table)
+            decoded = self._decoding_of(place).decoded(table)
             report = FindingReport()
             report.add_problems(Problems(decoded.problems))
             self._run.print_report(report)
             yield one, decoded.records
 
-    def _decoder(self, name: str, topic: str | None, path: str) -> ColumnDecoder:
-        if (name, topic) not in self._of_topic:
-            place = ItemPlace(name, path, topic)
-            self._of_topic[name, topic] = self._decoders[name].decoder(place)
-        return self._of_topic[name, topic]
+    def _decoding_of(self, one: PartitionDir) -> ItemDecoding:
+        """Return what decodes a partition, whose problems name its path."""
+        if one.path not in self._decodings:
+            decoders: dict[str, ColumnDecoder] = {
+                name: it.decoder(ItemPlace(name, str(one.path), one.topic, one.partition))
+                for name, it in self._decoders.items()
+            }
+            self._decodings[one.path] = ItemDecoding(decoders)
+        return self._decodings[one.path]

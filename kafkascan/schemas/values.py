@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.errors import SENTENCES, STATUS, SYMBOLS, ValueSchemaError
+from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
@@ -27,6 +27,7 @@ from kafkascan.schemas.readers import (
     Reader,
     compiled_protobuf,
     message_of,
+    texts_of,
 )
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
 from kafkascan.tables.schema import require_pyarrow
@@ -47,9 +48,10 @@ UNDECODED = "UNDECODED_VALUES"
 """Symbol of a problem: more values that could not be decoded, which are not listed."""
 
 _MAX_PROBLEMS = 1_000
+# Bytes that the values of one table may decompress to.
+_MAX_UNPACKED = 1 << 28
 # Records that are looked at for their messages, and bytes of their prefixes.
 _FIRST_RECORDS, _LONGEST_PATH = 100, 256
-_MAX_UNPACKED = 1 << 28
 _UNFRAMED = {
     Framing.NO_PREFIX: "it has no prefix with the id of a schema",
     Framing.UNKNOWN_ID: "the registry does not have the schema that it names",
@@ -156,9 +158,11 @@ class ValueDecoder:
         message: str = "",
     ) -> None:
         self._registry, self._place = registry, place
-        self._frames = FrameReader(registry)
+        # Ids are those of the context that the schema of the columns is in.
+        self._frames = FrameReader(registry, context="" if schema is None else schema.context)
         self._schema = schema or registry.newest(f"{place.topic}-{place.name}")
         self._reader = None if self._schema is None else self._reader_of(self._schema, message)
+        self._no_reader = UNNAMED, " has several messages: say which one it is"
         self._first_steps: dict[tuple[int, bool], int | ValueSchemaError] = {}
         self._problems = ItemProblems(place)
 
@@ -173,20 +177,24 @@ class ValueDecoder:
         present = [int(one) for one in np.unique(framed.schema) if one >= 0]
         problems: list[Problem] = []
         if self._reader is None and present:
-            self._reader = self._chosen_reader(table, framed, present, problems)
+            try:
+                self._reader = self._chosen_reader(table, framed, present, problems)
+            except (ValueSchemaError, SchemaError) as error:
+                self._no_reader = BAD_SCHEMA, f": {error}"
         if self._reader is None:
-            status = (framed.schema >= 0) * np.uint8(STATUS["UNRESOLVED_VALUE"])
+            first_step = np.full(len(table), -1, np.int32)
+            status = np.zeros(len(table), np.uint8)
             arrays = [require_pyarrow().nulls(len(table))]
         else:
             first_step = self._first_steps_of(self._reader, framed, present)
-            address, size, kept = self._payloads(table, framed)
+            address, size, kept = self._payloads(table, framed, first_step)
             buffers = table.buffers
             arrays, status = decode_values(
                 self._reader.program, address, size, first_step, buffers.source_bytes,
                 buffers.fault_error, threads,
             )  # fmt: skip
             del kept
-        failed = self._failed(framed, status)
+        failed = (status != 0) | ((first_step < 0) & (framed.framing != Framing.NULL))
         problems += self._undecoded(table, framed, failed, status)
         values = require_pyarrow().chunked_array(arrays, arrays[0].type)
         return TypedItems(values, failed, problems)
@@ -215,7 +223,7 @@ class ValueDecoder:
             return self._reader_of_message(self._schema, table, framed, problems)
         newest: dict[str, RegisteredSchema] = {}
         for schema in sorted((framed.schemas[row] for row in present), key=lambda one: one.id):
-            newest[_name_of(schema)] = schema
+            newest[self._name_of(schema)] = schema
         last = list(newest.values())[-1]
         chosen = [one for one in newest.values() if one.schema_type == last.schema_type == AVRO]
         chosen = chosen or [last]
@@ -254,16 +262,31 @@ class ValueDecoder:
         )
         rows = np.flatnonzero(is_protobuf[framed.schema])[:_FIRST_RECORDS]
         begins = table[rows].begins(self._place.name, _LONGEST_PATH)
-        compiled: dict[int, ProtobufSchema] = {}
+        compiled: dict[int, ProtobufSchema | None] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
             number, skip = int(framed.schema[row]), int(framed.skip[row])
             if number not in compiled:
-                schema = framed.schemas[number]
-                compiled[number] = compiled_protobuf(self._registry, schema)
-            data = (begin or b"")[skip:]
-            message = message_of(compiled[number], data, is_prefixed=skip > 0)
+                compiled[number] = self._compiled(framed.schemas[number])
+            one, data = compiled[number], (begin or b"")[skip:]
+            message = None if one is None else message_of(one, data, is_prefixed=skip > 0)
             if message is not None:
                 yield message.full_name
+
+    def _compiled(self, schema: RegisteredSchema) -> ProtobufSchema | None:
+        """Return the messages of a schema; None if it cannot be read."""
+        try:
+            return compiled_protobuf(self._registry, schema)
+        except (ValueSchemaError, SchemaError):
+            return None
+
+    def _name_of(self, schema: RegisteredSchema) -> str:
+        """Return the name of the type of an Avro schema, which others do not have."""
+        if schema.schema_type == JSON:
+            return ""
+        try:
+            return parse_avro(schema.text, texts_of(self._registry, schema)).name or str(schema.id)
+        except (ValueSchemaError, SchemaError):
+            return str(schema.id)
 
     def _first_steps_of(
         self, reader: Reader, framed: FramedRecords, present: Sequence[int]
@@ -295,9 +318,14 @@ class ValueDecoder:
     # ---- the bytes -----------------------------------------------------------------------
 
     def _payloads(
-        self, table: RecordTable, framed: FramedRecords
+        self, table: RecordTable, framed: FramedRecords, first_step: NDArray[np.int32]
     ) -> tuple[NDArray[np.uintp], NDArray[np.int32], object]:
-        """Return addresses and sizes behind the prefixes, and what keeps the bytes."""
+        """
+        Return addresses and sizes behind the prefixes, and what keeps the bytes.
+
+        The first step of a value that cannot be decompressed becomes -1: empty bytes could be a
+        value, such as a Protobuf message without fields.
+        """
         address, size = table.addresses(self._place.name)
         address += framed.skip.astype(np.uintp)
         size -= framed.skip
@@ -305,8 +333,13 @@ class ValueDecoder:
         if not len(packed):
             return address, size, None
         items = table[packed].items(self._place.name)
-        unpacked = [_unpacked((one or b"")[skip:]) for one, skip in
-                    zip(items, framed.skip[packed].tolist(), strict=True)]  # fmt: skip
+        unpacked, left = list[bytes](), _MAX_UNPACKED
+        for row, item in zip(packed.tolist(), items, strict=True):
+            found = _unpacked((item or b"")[framed.skip[row] :], left)
+            if found is None:
+                first_step[row] = -1
+            unpacked.append(found or b"")
+            left -= len(unpacked[-1])
         data = np.frombuffer(b"".join(unpacked) + b"\0", np.uint8)
         sizes = np.array([len(one) for one in unpacked])
         address[packed] = data.ctypes.data + (np.cumsum(sizes) - sizes).astype(np.uintp)
@@ -314,15 +347,6 @@ class ValueDecoder:
         return address, size, data
 
     # ---- problems ------------------------------------------------------------------------
-
-    def _failed(self, framed: FramedRecords, status: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Return the records whose item is not decoded, though there is one."""
-        is_null = framed.framing == Framing.NULL
-        failed: NDArray[np.bool_] = (status != 0) | ((framed.schema < 0) & ~is_null)
-        for (row, _), error in self._first_steps.items():
-            if isinstance(error, ValueSchemaError):
-                failed |= framed.schema == row
-        return failed
 
     def _undecoded(
         self,
@@ -347,7 +371,10 @@ class ValueDecoder:
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
         if self._reader is None:
-            return UNNAMED, f"{name} has several messages: say which one it is"
+            symbol, sentence = self._no_reader
+            return symbol, f"{name}{sentence}"
+        if status == 0:
+            return "BAD_COMPRESSED_DATA", f"{name}: it cannot be decompressed, or is too large"
         symbol, sentence = reason_of(status)
         return symbol, f"{name}: {sentence}"
 
@@ -356,21 +383,11 @@ class ValueDecoder:
         return self._problems.one(NO_READER, message, Severity.NOTE, is_missing=False)
 
 
-def _name_of(schema: RegisteredSchema) -> str:
-    """Return the name of the type of an Avro schema, which others do not have."""
-    if schema.schema_type == "JSON":
-        return ""
-    try:
-        return parse_avro(schema.text).name or str(schema.id)
-    except ValueSchemaError:
-        return str(schema.id)
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Return decompressed bytes; none of invalid ones, so that they are not decoded."""
+def _unpacked(data: bytes, most: int) -> bytes | None:
+    """Return decompressed bytes; None of invalid ones, and of more than the limit."""
     unpacker = zlib.decompressobj()
     try:
-        found = unpacker.decompress(data, _MAX_UNPACKED)
+        found = unpacker.decompress(data, max(1, most))
     except zlib.error:
-        return b""
-    return b"" if unpacker.unconsumed_tail or not unpacker.eof else found
+        return None
+    return found if unpacker.eof and len(found) <= most else None

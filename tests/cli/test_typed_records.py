@@ -150,6 +150,7 @@ def test_a_schema_and_a_message_are_named() -> None:
     assert "no message 'shop.Nothing'" in done.stderr
     for wrong in (
         ("--registry", TYPED_DATA),
+        ("--key-as", "auto", "--value-schema", "payments-value"),
         ("--value-schema", "payments-value"),
         ("--value-as", "auto", "--value-message", "shop.Payment"),
         ("--value-as", "auto", "--value-schema", "payments-value:99"),
@@ -159,3 +160,15 @@ def test_a_schema_and_a_message_are_named() -> None:
     done = run("records", GOLDEN / "kafka-4.4.0/data/headers-0", "--value-as", "auto")
     assert done.returncode == 2
     assert "has no topic _schemas: name the schemas with --registry" in done.stderr
+
+
+def test_problems_name_their_partition(tmp_path: Path) -> None:
+    value = build_batches(offset=0, value=[b"no prefix"])
+    for partition in ("orders-0", "orders-1"):
+        (tmp_path / partition).mkdir()
+        (tmp_path / partition / f"{0:020}.log").write_bytes(value)
+    done = run("records", tmp_path, "--value-as", "auto", "--registry", TYPED_DATA)
+    assert done.returncode == 1
+    first, second = done.stderr.splitlines()
+    assert f"{tmp_path / 'orders-0'}: the value of offset 0" in first
+    assert f"{tmp_path / 'orders-1'}: the value of offset 0" in second

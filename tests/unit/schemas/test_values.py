@@ -157,7 +157,7 @@ def test_values_of_aws_glue_are_decompressed(tmp_path: Path) -> None:
     log = log_of(tmp_path, b"\3\0" + prefix + payload, packed, packed[:-1])
     table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
     assert table["value"].tolist() == [{"id": 7}, {"id": 7}, None]
-    assert [one.symbol for one in table.problems] == ["VALUE_TOO_SHORT"]
+    assert [one.symbol for one in table.problems] == ["BAD_COMPRESSED_DATA"]
 
 
 def test_a_message_that_nobody_names_is_a_problem(tmp_path: Path) -> None:
@@ -367,3 +367,68 @@ def test_the_bytes_of_values_are_a_column_if_it_is_asked_for(tmp_path: Path) -> 
     assert table["value_raw"].tolist() == [whole, b"plain", None]
     assert [one.type for one in table.schema] == ["binary", "binary", "binary"]
     assert ks.read_records(log, columns=["value_raw"])["value_raw"][0] == whole
+
+
+def test_a_value_that_cannot_be_decompressed_is_no_empty_one(tmp_path: Path) -> None:
+    guid = "b0c1f2a4-0000-4000-8000-000000000001"
+    empty = {"type": "record", "name": "Order", "fields": []}
+    rows = [{"subject": "orders-value", "version": 1, "id": 1, "guid": guid,
+             "schema": json.dumps(empty)}]  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    prefix = b"\3\5" + bytes.fromhex(guid.replace("-", ""))
+    log = log_of(tmp_path, prefix + zlib.compress(b""), prefix + b"no zlib", prefix)
+    table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
+    assert table["value"].tolist() == [{}, None, None]
+    assert [one.symbol for one in table.problems] == ["BAD_COMPRESSED_DATA"] * 2
+
+
+def test_what_the_values_of_a_table_decompress_to_is_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkascan.schemas.values._MAX_UNPACKED", 100)
+    guid = "b0c1f2a4-0000-4000-8000-000000000001"
+    rows = [{"subject": "orders-value", "version": 1, "id": 1, "guid": guid, "schema": '"bytes"'}]
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    prefix = b"\3\5" + bytes.fromhex(guid.replace("-", ""))
+    value = prefix + zlib.compress(encoded("bytes", b"x" * 58))
+    table = ks.read_records(
+        log_of(tmp_path, value, value), value=open_registry(tmp_path / "registry.json")
+    )
+    assert table["value"].tolist() == [b"x" * 58, None]
+
+
+def test_ids_are_those_of_the_context_of_a_named_schema(tmp_path: Path) -> None:
+    rows = [
+        {"subject": "orders-value", "version": 1, "id": 1, "schema": '"string"'},
+        {"subject": ":.staging:orders-value", "version": 1, "id": 1, "schema": '"long"'},
+    ]
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    registry = open_registry(tmp_path / "registry.json")
+    log = log_of(tmp_path, framed(1, b"\4"))
+    reader = registry.reader(":.staging:orders-value")
+    assert ks.read_records(log, value=reader)["value"].tolist() == [2]
+
+
+def test_versions_with_references_are_one_type(tmp_path: Path) -> None:
+    part = {"type": "record", "name": "Part", "fields": []}
+    text = {"type": "record", "name": "Order", "fields": [{"name": "part", "type": "Part"}]}
+    later = {**text, "fields": [*text["fields"], {"name": "n", "type": "int", "default": 7}]}
+    reference = [{"name": "Part", "subject": "part", "version": 1}]
+    rows = [{"subject": "part", "version": 1, "id": 1, "schema": json.dumps(part)}] + [
+        {"subject": "all", "version": number, "id": 1 + number, "schema": json.dumps(one),
+         "references": reference}
+        for number, one in enumerate((text, later), 1)
+    ]  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    log = log_of(tmp_path, framed(2, b""), framed(3, b"\2"))
+    table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
+    assert table["value"].tolist() == [{"part": {}, "n": 7}, {"part": {}, "n": 1}]
+
+
+def test_without_a_subject_a_broken_schema_is_a_problem_of_each_record(tmp_path: Path) -> None:
+    registry = registry_of(tmp_path, {"type": "record", "name": "Order"}, subject="all")
+    table = ks.read_records(log_of(tmp_path, framed(1, b""), None), value=registry)
+    assert table["value"].tolist() == [None, None]
+    *_, problem = table.problems
+    assert problem.symbol == "BAD_SCHEMA"
+    assert "has no list of fields" in problem.message
