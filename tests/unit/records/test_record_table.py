@@ -20,7 +20,8 @@ import pytest
 import kafkascan as ks
 from kafkascan._core.items import GatheredItems, RecordRows, sequences_into
 from kafkascan._core.record_headers import HeaderWalk
-from kafkascan.records.record_table import HeadersOfRecords, Record
+from kafkascan.records.item_columns import HeadersOfRecords
+from kafkascan.records.record_table import Record
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2, message_v0, message_v1
 from tests.support.warm_process import run_warm
