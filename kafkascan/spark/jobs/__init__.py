@@ -14,6 +14,10 @@ if TYPE_CHECKING:
         rebuild_indexes as rebuild_indexes,
         verify as verify,
     )
+    from kafkascan.spark.jobs.table_jobs import (
+        table_offsets as table_offsets,
+        write_table as write_table,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -24,6 +28,7 @@ else:
                 "export",
                 "rebuild_indexes",
                 "verify",
-            ]
+            ],
+            "table_jobs": ["table_offsets", "write_table"],
         },
     )

@@ -151,6 +151,7 @@ _JOB_OPTIONS: dict[str, dict[str, Any]] = {
     "export": {"view": "records"},
     # As in a broker's recovery: indexes of all bytes on disk.
     "rebuild_indexes": {"view": "segments", "logstartoffset": 0},
+    "table": {"view": "records"},
 }
 
 
@@ -168,8 +169,8 @@ def parse_job_options(job: str, options: Mapping[str, Any]) -> Options:
         if name.lower() in ours:
             raise ValueError(f"the job {job} does not take the option {name!r}")
     parsed = Options.parse({**ours, **options})
-    if job == "verify" and parsed.mode == "DROPMALFORMED":
-        raise ValueError("verify reports damaged files, which mode=DROPMALFORMED would drop")
+    if job in ("verify", "table") and parsed.mode == "DROPMALFORMED":
+        raise ValueError(f"{job} reports damage, which mode=DROPMALFORMED would drop")
     return parsed
 
 

@@ -47,4 +47,17 @@ _REBUILD_INDEXES = Schema(
     ),
 )
 
-MANIFESTS = schemas_by_name(_VERIFY, _EXPORT.named("catalog"), _EXPORT, _REBUILD_INDEXES)
+_TABLE = Schema(
+    "table",
+    (
+        Field("table", "string", "name of the table", nullable=False, shown=Shown.ALWAYS),
+        Field("version", "int64", "version or snapshot of the commit", nullable=False,
+              shown=Shown.WIDE),
+        *FILE_FIELDS[:2],
+        Field("first_offset", "int64", "offset from which the commit continues; null if the table"
+              " had none", "offset"),
+        Field("next_offset", "int64", "offset after the commit", "offset", nullable=False),
+    ),
+)  # fmt: skip
+
+MANIFESTS = schemas_by_name(_VERIFY, _EXPORT.named("catalog"), _EXPORT, _REBUILD_INDEXES, _TABLE)

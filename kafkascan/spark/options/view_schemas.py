@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkascan.batches.batch_schemas import BATCH_SCHEMA, SEGMENT_SCHEMA
 from kafkascan.format.suggestions import suggestion
-from kafkascan.records.record_schemas import RECORD_SCHEMA
+from kafkascan.records.record_schemas import RAW_SCHEMA, RECORD_SCHEMA
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -67,6 +67,7 @@ _RECORDS = Schema(
         *FILE_FIELDS[2:],
         RECORD_SCHEMA["sequence"],
         *BATCH_SCHEMA.select(_BATCH_OF_RECORD),
+        *RAW_SCHEMA,
     ),
 )
 _BATCHES = Schema(
@@ -155,25 +156,26 @@ def ddl(columns: Iterable[Field]) -> str:
 
 def declared_type(one: Field) -> str:
     """Return the type of a column as Spark SQL spells it."""
-    return spark_type(one.type) if one.arrow is None else _declaration(one.arrow)
+    return spark_type(one.type) if one.arrow is None else declaration(one.arrow)
 
 
-def _declaration(kind: pa.DataType) -> str:
-    """Return a type of Spark's as Spark SQL spells it."""
+def declaration(kind: pa.DataType) -> str:
+    """Return a type of Spark's, given as Arrow's, as Spark SQL spells it."""
     types = require_pyarrow().types
     if types.is_struct(kind):
-        members = (f"{_quoted(one.name)}:{_declaration(one.type)}" for one in kind)
+        members = (f"{quoted(one.name)}:{declaration(one.type)}" for one in kind)
         return f"struct<{','.join(members)}>"
     if types.is_map(kind):
-        return f"map<{_declaration(kind.key_type)},{_declaration(kind.item_type)}>"
+        return f"map<{declaration(kind.key_type)},{declaration(kind.item_type)}>"
     if types.is_list(kind):
-        return f"array<{_declaration(kind.value_type)}>"
+        return f"array<{declaration(kind.value_type)}>"
     if types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SQL_NAMES[str(kind)]
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a name as Spark SQL spells it."""
     return "`" + name.replace("`", "``") + "`"
 
 

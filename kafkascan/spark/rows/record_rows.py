@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 # Usually equal in all batches of a table. Then they need no lookup per record.
 _MOSTLY_CONSTANT = {"timestamp_type", "partition_leader_epoch", "magic"}
+_ITEM_COLUMNS = {"key", "value", "headers", "key_raw", "value_raw"}
 # Estimated bytes of a record besides its key and value, and of a header.
 _RECORD_COST, _HEADER_COST = 48, 64
 
@@ -61,7 +62,8 @@ class RecordRows:
     def __init__(self, file: ListedSegment, options: Options) -> None:
         self._columns = options.schema()
         self._schema = arrow_schema(self._columns)
-        needed = [one.name for one in self._columns if one.name in RECORD_COLUMN_NAMES]
+        names = [one.name.removesuffix("_raw") for one in self._columns]
+        needed = [name for name in names if name in RECORD_COLUMN_NAMES]
         # A record header may name the schema of its value.
         also = ["headers"] if options.readers else []
         self.read_columns = list(dict.fromkeys(["offset", *needed, *also]))
@@ -73,9 +75,7 @@ class RecordRows:
             if one.name in constants
         }
         self._bytes = [
-            one.name
-            for one in self._columns
-            if one.name in ("key", "value", "headers") and one.arrow is None
+            one.name for one in self._columns if one.name in _ITEM_COLUMNS and one.arrow is None
         ]
         self._reads_types = bool(options.readers)
         self.decoding = ItemDecoding(

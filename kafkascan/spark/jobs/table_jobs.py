@@ -1,0 +1,347 @@
+"""The job that fills tables of Iceberg and Delta with records, each offset once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkascan.spark.jobs.fleet_jobs import JobReport, parse_job_options
+from kafkascan.spark.jobs.lake_tables import (
+    Commit,
+    LakeTable,
+    Progress,
+    Statement,
+    create_table,
+    find_commit,
+    lake_table,
+    read_progress,
+)
+from kafkascan.spark.jobs.table_columns import follow_columns
+from kafkascan.spark.options.manifests import MANIFESTS
+from kafkascan.spark.options.option_values import format_offsets, parse_offsets
+from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
+from kafkascan.spark.options.typed_fields import parse_registry
+from kafkascan.spark.options.view_schemas import Row, ddl
+from kafkascan.spark.planning.task_plan import ScanTask
+from kafkascan.spark.readers.frames import map_tasks
+from kafkascan.spark.readers.log_ends import LogEnds, Positions
+from kafkascan.spark.readers.stream_reader import ScanPartition, StreamReader
+from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
+from kafkascan.spark.rows.problem_rows import PROBLEM_FIELDS, ProblemScan, scan_problems
+from kafkascan.spark.rows.task_scan import scan_task
+from kafkascan.tables.schema import Field, require_pyarrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kafkascan.schemas.registry import Registry
+    from kafkascan.spark.readers.frames import Paths
+
+_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+
+_INSERT = "INSERT INTO {target} BY NAME SELECT * FROM {{rows}}"
+# The last record of each key. Without a condition on offsets, a run that continues from the rows
+# of a table, because its commits have expired, would write older records again.
+_MERGE = """
+MERGE INTO {target} AS t USING (
+  SELECT * EXCEPT (number) FROM (
+    SELECT *, row_number() OVER (PARTITION BY topic, `partition`, key ORDER BY offset DESC) number
+    FROM {{rows}}
+  ) WHERE number = 1
+) AS s
+ON t.topic = s.topic AND t.`partition` = s.`partition` AND t.key = s.key
+WHEN MATCHED AND s.offset > t.offset AND s.value IS NULL THEN DELETE
+WHEN MATCHED AND s.offset > t.offset THEN UPDATE SET *
+WHEN NOT MATCHED AND s.value IS NOT NULL THEN INSERT *
+"""
+
+
+def write_table(
+    spark: SparkSession,
+    path: Paths,
+    table: str,
+    *,
+    format: str = "iceberg",  # noqa: A002 - the name that Spark uses
+    upsert: bool = False,
+    **options: Any,
+) -> JobReport:
+    """
+    Write the records of logs to tables of Iceberg or Delta, each offset once.
+
+    The table is created if it does not exist, partitioned by topic and day. The next offset of
+    each partition stands in the commit of its rows, and a run continues there. A run that was
+    killed, that runs twice at once or is repeated therefore adds each offset once.
+
+    Records that are no rows go to a second table, whose name ends in ``_problems``: values that
+    the registry's schemas do not decode, damaged batches, and with `upsert` records without a key.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        With the catalog of the table; for `upsert`, with the extensions of its format.
+    path : path, or a sequence of them
+        As in `kafkascan.spark.records`. The driver must have access to the files.
+    table : str
+        ``catalog.database.table``, or ``delta.`/path```. With ``{topic}`` in the name, each topic
+        has a table of its own, in whose name other characters than letters and digits are ``_``.
+    format : {"iceberg", "delta"}
+    upsert : bool, default False
+        Keep the last record of each key of a partition, as log compaction does: a record replaces
+        the one with the same key, and a record whose value is null deletes it.
+    **options
+        Options of the data source. By default, the columns are topic, partition, offset,
+        timestamp, key, value and headers; ``columns`` adds others. ``registry`` gives values
+        types; a topic of a table of its own has the schema ``TOPIC-value``, and bytes if there is
+        none. With ``maxBytesPerTrigger`` or ``maxOffsetsPerTrigger``, a run makes several commits.
+        ``startingOffsets`` (by default the earliest) applies to a table without commits.
+
+    Returns
+    -------
+    JobReport
+        A row per partition that has advanced. Findings are records that went to the table of
+        problems, and offsets that were taken from rows because their commits have expired.
+
+    Raises
+    ------
+    ValueError
+        If offsets after the last commit no longer exist, unless ``failOnDataLoss=false``; or if a
+        column of the table has a type that cannot become that of the rows.
+    """
+    parsed, registry = _parsed(path, table, options)
+    rows: list[Row] = []
+    findings: list[str] = []
+    totals = {"tables": 0, "commits": 0, "offsets": 0, "problems": 0}
+    for name, one in _tables(parsed, table, registry, findings):
+        totals["tables"] += 1
+        logs = _Logs(one)
+        main = lake_table(spark, name, format)
+        filled = list(_fill(spark, main, logs, _rows_of(one, upsert=upsert)))
+        rows += [row for step in filled for row in _manifest(name, step)]
+        findings += [
+            f"{name}: no commit of kafkascan is left: continued after the offsets of its rows"
+            for step in filled
+            if step.before.offsets and not step.before.run
+        ]
+        totals["commits"] += len(filled)
+        totals["offsets"] += sum(map(_advance, filled))
+        problems = lake_table(spark, problems_name(name), format)
+        until = read_progress(spark, main).offsets
+        apart = list(_fill(spark, problems, logs, _problems_of(one, upsert=upsert), until))
+        count = sum(step.commit.added_rows for step in apart)
+        totals["problems"] += count
+        if count:
+            findings.append(f"{name}: {count} records are no rows: see {problems.name}")
+    manifest = require_pyarrow().Table.from_batches(
+        [record_batch_of_rows(rows, MANIFESTS["table"])]
+    )
+    return JobReport("table", manifest, totals, findings)
+
+
+def table_offsets(spark: SparkSession, table: str, *, format: str = "iceberg") -> str:  # noqa: A002
+    """
+    Return the next offsets of a table that `write_table` filled.
+
+    Returns
+    -------
+    str
+        JSON as Spark's Kafka source expects it in ``startingOffsets``.
+    """
+    progress = read_progress(spark, lake_table(spark, table, format))
+    return json.dumps(format_offsets(progress.offsets))
+
+
+def problems_name(table: str) -> str:
+    """Return the name of the table of records that are no rows."""
+    return f"{table[:-1]}_problems`" if table.endswith("`") else f"{table}_problems"
+
+
+# ---- which tables, and which records ----
+
+
+def _parsed(path: Paths, table: str, options: Mapping[str, Any]) -> tuple[Options, Registry | None]:
+    """Return the options, and the registry if each topic has a schema of its own."""
+    paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    given: dict[str, Any] = {"paths": [os.fspath(one) for one in paths], **options}
+    registry = None
+    if "{topic}" in table:
+        for name in [name for name in given if name.lower() == "registry"]:
+            registry = parse_registry(given.pop(name))
+    parsed = parse_job_options("table", given)
+    more = [name for name in parsed.columns if name not in (*_COLUMNS, CORRUPT_RECORD.name)]
+    ours = parsed.replace(
+        columns=(*_COLUMNS, *more),
+        mode=parsed.mode or "PERMISSIVE",
+        starting_offsets=parsed.starting_offsets or "earliest",
+        ignore_missing_files=not parsed.fail_on_data_loss,
+    )
+    return ours, registry
+
+
+def _tables(
+    options: Options, table: str, registry: Registry | None, findings: list[str]
+) -> Iterator[tuple[str, Options]]:
+    """Yield the name of each table, and the options of its records."""
+    if "{topic}" not in table:
+        yield table, options
+        return
+    names: dict[str, str] = {}
+    for topic in dict.fromkeys(topic for topic, _ in LogEnds(options).logs()):
+        name = table.replace("{topic}", re.sub(r"\W", "_", topic))
+        if name in names:
+            raise ValueError(f"the topics {names[name]} and {topic} have the same table {name}")
+        names[name] = topic
+        one = options.replace(topics=(topic,))
+        yield name, one if registry is None else _typed(one, registry, name, findings)
+
+
+def _typed(options: Options, registry: Registry, name: str, findings: list[str]) -> Options:
+    """Return options with a registry, if it has a schema for the values of the topic."""
+    try:
+        return options.replace(registry=registry).checked()
+    except ValueError as error:
+        findings.append(f"{name}: values are bytes: {error}")
+        return options
+
+
+@dataclass(frozen=True)
+class _Source:
+    """
+    The rows of a table: their columns, a task's work, its argument, and how to commit them.
+
+    Attributes
+    ----------
+    fields : tuple of Field
+    frame : callable
+        Returns the rows of tasks as a DataFrame.
+    statement : callable
+    """
+
+    fields: tuple[Field, ...]
+    frame: Callable[[SparkSession, Sequence[ScanTask]], DataFrame]
+    statement: Statement
+
+
+def _rows_of(options: Options, *, upsert: bool) -> _Source:
+    """Return the records that are rows."""
+    keeps_damage = not options.fails_fast
+    names = (*options.columns, *((CORRUPT_RECORD.name,) if keeps_damage else ()))
+    read = options.replace(columns=names)
+    conditions = [f"{CORRUPT_RECORD.name} IS NULL"] if keeps_damage else []
+    conditions += ["key IS NOT NULL"] if upsert else []
+
+    def frame(spark: SparkSession, tasks: Sequence[ScanTask]) -> DataFrame:
+        found = map_tasks(spark, tasks, scan_task, read, ddl(read.schema()))
+        return found.where(" AND ".join(conditions) or "true")
+
+    text = _MERGE if upsert else _INSERT
+    return _Source(options.schema(), frame, lambda target: text.format(target=target))
+
+
+def _problems_of(options: Options, *, upsert: bool) -> _Source:
+    """Return the records that are not."""
+    scan = ProblemScan(options, needs_key=upsert)
+
+    def frame(spark: SparkSession, tasks: Sequence[ScanTask]) -> DataFrame:
+        return map_tasks(spark, tasks, scan_problems, scan, ddl(PROBLEM_FIELDS))
+
+    return _Source(PROBLEM_FIELDS, frame, lambda target: _INSERT.format(target=target))
+
+
+# ---- filling a table ----
+
+
+class _Logs:
+    """The selected logs, up to where they end when the job starts."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._reader = StreamReader(options, options.schema())
+        self._reader.prepareForTriggerAvailableNow()
+
+    def range_after(self, known: Positions, until: Positions | None) -> tuple[Positions, Positions]:
+        """Return the offsets where the next commit starts and ends."""
+        selected = {one: at for one, at in known.items() if self._options.selects(*one)}
+        start = selected or parse_offsets(self._reader.initialOffset())
+        if until is None:
+            return start, parse_offsets(self._reader.latestOffset(format_offsets(start)))
+        return start, {one: at for one, at in until.items() if self._options.selects(*one)}
+
+    def tasks(self, start: Positions, end: Positions) -> list[ScanTask]:
+        """Return the tasks that read the records between offsets."""
+        found = self._reader.partitions(format_offsets(start), format_offsets(end))
+        return [one.task for one in found if isinstance(one, ScanPartition)]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A commit: how far the table was filled before, where the commit starts, and its result."""
+
+    before: Progress
+    start: Positions
+    end: Positions
+    commit: Commit
+
+
+def _fill(
+    spark: SparkSession,
+    table: LakeTable,
+    logs: _Logs,
+    source: _Source,
+    until: Positions | None = None,
+) -> Iterator[_Step]:
+    """Commit records to a table until it contains all offsets, or those until some."""
+    create_table(spark, table, source.fields)
+    follow_columns(spark, table.name, source.fields)
+    while True:
+        before = read_progress(spark, table)
+        start, end = logs.range_after(before.offsets, until)
+        if all(before.offsets.get(one) == at for one, at in end.items()):
+            return
+        after = Progress(
+            before.offsets | end, uuid.uuid4().hex, before.sequence + 1, before.version
+        )
+        rows = table.with_partitioning(source.frame(spark, logs.tasks(start, end)))
+        rows = rows.to(spark.table(table.name).schema)
+        # If another driver was first, its commit says where to continue.
+        commit = _commit(table, source.statement, rows, before, after)
+        if commit is not None:
+            yield _Step(before, start, end, commit)
+
+
+def _commit(
+    table: LakeTable, statement: Statement, rows: DataFrame, before: Progress, after: Progress
+) -> Commit | None:
+    """Commit rows; return None if another driver's commit took place instead."""
+    try:
+        table.commit(statement, rows, before, after)
+    except Exception:
+        found = find_commit(table, before, after)
+        last = next(table.commits())
+        if found is None and last.version == before.version:
+            raise
+        return found
+    return find_commit(table, before, after)
+
+
+def _advance(step: _Step) -> int:
+    return sum(at - max(0, step.start.get(one, 0)) for one, at in step.end.items())
+
+
+def _manifest(table: str, step: _Step) -> Iterator[Row]:
+    """Yield a row for each partition that a commit advanced."""
+    for (topic, partition), at in sorted(step.end.items()):
+        first = step.start.get((topic, partition))
+        if first != at:
+            yield {
+                "table": table,
+                "version": step.commit.version,
+                "topic": topic,
+                "partition": partition,
+                "first_offset": first,
+                "next_offset": at,
+            }
