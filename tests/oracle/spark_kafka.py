@@ -34,7 +34,7 @@ def spark_version() -> str:
 def install() -> None:
     """Fetch the Kafka source from Maven, and the Spark that it belongs to from PyPI."""
     package(_PROJECT)
-    folder = _pyspark()
+    folder = pyspark_folder()
     if folder.exists():
         return
     part = folder.with_suffix(".part")
@@ -43,7 +43,13 @@ def install() -> None:
     part.rename(folder)
 
 
-def _pyspark() -> Path:
+def jar_folder() -> Path:
+    """The folder of the jars that Spark itself does not have."""
+    return _TARGET / "lib"
+
+
+def pyspark_folder() -> Path:
+    """The folder of PySpark."""
     return _TARGET / f"pyspark-{spark_version()}"
 
 
@@ -52,8 +58,8 @@ class SparkBeside:
 
     def __init__(self, master: str, log_file: Path, **conf: str) -> None:
         install()
-        jars = ",".join(sorted(str(path) for path in (_TARGET / "lib").glob("*.jar")))
-        paths = [str(_pyspark()), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        jars = ",".join(sorted(str(path) for path in jar_folder().glob("*.jar")))
+        paths = [str(pyspark_folder()), str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "PYSPARK_PYTHON": sys.executable,

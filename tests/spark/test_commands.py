@@ -66,8 +66,9 @@ def test_every_job_has_a_command() -> None:
     from kafkascan.spark import jobs
 
     names = {name.replace("-", "_") for name in group.commands}
-    assert names == {"verify", "catalog", "export", "rebuild_indexes"}
-    assert all(callable(getattr(jobs, name)) for name in names)
+    assert names == {"verify", "catalog", "export", "rebuild_indexes", "table"}
+    functions = {spark_commands._FUNCTIONS.get(name, name) for name in names}
+    assert all(callable(getattr(jobs, name)) for name in functions)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ store. In directories, only live .log segments are read.
 """
 # Arguments that are not those of a function.
 _OF_ALL_JOBS = ("paths", "master", "remote", "conf", "options")
+# Of jobs that have another name than their command.
+_FUNCTIONS = {"table": "write_table"}
 _INSTALL = "this needs pyspark: pip install 'kafkascan[spark]'"
 
 
@@ -140,6 +142,25 @@ def rebuild_indexes() -> None:
     """Rebuild .index and .timeindex files as Kafka's recovery does."""
 
 
+@_job
+@option(
+    "--table NAME",
+    required=True,
+    help="catalog.database.table, or delta.`/path`. With {topic} in the name, each topic has a"
+    " table of its own.",
+)
+@option("--table-format FORMAT", default="iceberg", help="iceberg or delta.")
+@option(
+    "--upsert", help="Keep the last record of each key; a record whose value is null deletes it."
+)
+def table() -> None:
+    """Write records to tables of Iceberg or Delta, each offset once.
+
+    The next offsets stand in the commits of the table, where a later run continues. Records that
+    are no rows go to the table NAME_problems. Prints a row per partition and commit.
+    """
+
+
 def _run_job(run: Run, job: str, arguments: dict[str, Any]) -> None:
     """Run a job, and print its results."""
     from kafkascan.format.texts import printable
@@ -158,7 +179,9 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any]) -> None:
     try:
         _check_arguments(job, arguments)
         with _session(job, arguments) as session, _progress(run, session):
-            report = getattr(jobs, job)(session, list(arguments["paths"]), **keywords)
+            report = getattr(jobs, _FUNCTIONS.get(job, job))(
+                session, list(arguments["paths"]), **keywords
+            )
     except (ValueError, TypeError, FileExistsError) as error:
         _fail(run, error, EXIT_USAGE)
         return
@@ -177,6 +200,12 @@ def _check_arguments(job: str, arguments: dict[str, Any]) -> None:
     """Raise `ValueError` for wrong arguments, before Spark takes seconds to start."""
     from kafkascan.spark.jobs.fleet_jobs import parse_compression, parse_job_options
 
+    if job == "table":
+        from kafkascan.spark.jobs.table_jobs import parse_table_options
+
+        names = ("paths", "table", "table_format", "options")
+        parse_table_options(*(arguments[name] for name in names))
+        return
     parse_job_options(job, arguments["options"])
     if "compression" in arguments:
         parse_compression(arguments["compression"])

@@ -22,8 +22,10 @@ from kafkascan.tables.schema import Field
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FORMATS = ("iceberg", "delta")
-"""The formats of tables."""
+_NAMES = {
+    "iceberg": (r"\w+(\.\w+){2,}", "catalog.database.table"),
+    "delta": (r"\w+(\.\w+)+|delta\.`[^`]+`", "database.table or delta.`/path`"),
+}
 
 DOCUMENT = "kafkascan"
 """The name of the document in a commit."""
@@ -293,25 +295,23 @@ class DeltaTable:
             self._spark.sql(statement(self.name), rows=rows)
 
 
-_NAME = re.compile(r"\w+(\.\w+)+")
-_PATH = re.compile(r"delta\.`[^`]+`")
-
-
-def lake_table(spark: SparkSession, name: str, kind: str) -> LakeTable:
+def require_table_name(name: str, kind: str) -> None:
     """
-    Return a table of a format by its name.
+    Check the name and the format of a table; ``{topic}`` stands for a name.
 
     Raises
     ------
     ValueError
         If the format is unknown, or the name is not that of a table in a catalog.
     """
-    if kind not in FORMATS:
-        raise ValueError(f"format={kind!r}: expected one of {', '.join(FORMATS)}")
-    is_name = _NAME.fullmatch(name) and (kind == "delta" or name.count(".") > 1)
-    if not is_name and not (kind == "delta" and _PATH.fullmatch(name)):
-        expected = (
-            "catalog.database.table" if kind == "iceberg" else "database.table or delta.`/path`"
-        )
+    if kind not in _NAMES:
+        raise ValueError(f"table_format={kind!r}: expected one of {', '.join(_NAMES)}")
+    pattern, expected = _NAMES[kind]
+    if not re.fullmatch(pattern, name.replace("{topic}", "topic")):
         raise ValueError(f"table={name!r}: expected {expected}")
+
+
+def lake_table(spark: SparkSession, name: str, kind: str) -> LakeTable:
+    """Return a table of a format by its name, which is checked."""
+    require_table_name(name, kind)
     return IcebergTable(spark, name) if kind == "iceberg" else DeltaTable(spark, name)

@@ -35,8 +35,14 @@ def follow_columns(spark: SparkSession, table: str, fields: Sequence[Field]) -> 
     """
     pa = require_pyarrow()
     wanted = pa.struct([pa.field(one.name, one.arrow_type(is_spark=True)) for one in fields])
-    for change in list(_changes(spark.table(table).schema, wanted, table, "")):
-        spark.sql(f"ALTER TABLE {table} {change}")
+    for change in _changes(spark.table(table).schema, wanted, table, ""):
+        try:
+            spark.sql(f"ALTER TABLE {table} {change}")
+        except Exception:
+            # Another driver may have made the same change.
+            spark.catalog.refreshTable(table)
+            if change in _changes(spark.table(table).schema, wanted, table, ""):
+                raise
 
 
 def _changes(known: DataType, wanted: pa.DataType, table: str, path: str) -> Iterator[str]:

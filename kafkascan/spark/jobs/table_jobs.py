@@ -20,6 +20,7 @@ from kafkascan.spark.jobs.lake_tables import (
     find_commit,
     lake_table,
     read_progress,
+    require_table_name,
 )
 from kafkascan.spark.jobs.table_columns import follow_columns
 from kafkascan.spark.options.manifests import MANIFESTS
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
-_INSERT = "INSERT INTO {target} BY NAME SELECT * FROM {{rows}}"
 # The last record of each key. Without a condition on offsets, a run that continues from the rows
 # of a table, because its commits have expired, would write older records again.
 _MERGE = """
@@ -66,7 +66,7 @@ def write_table(
     path: Paths,
     table: str,
     *,
-    format: str = "iceberg",  # noqa: A002 - the name that Spark uses
+    table_format: str = "iceberg",
     upsert: bool = False,
     **options: Any,
 ) -> JobReport:
@@ -89,7 +89,7 @@ def write_table(
     table : str
         ``catalog.database.table``, or ``delta.`/path```. With ``{topic}`` in the name, each topic
         has a table of its own, in whose name other characters than letters and digits are ``_``.
-    format : {"iceberg", "delta"}
+    table_format : {"iceberg", "delta"}
     upsert : bool, default False
         Keep the last record of each key of a partition, as log compaction does: a record replaces
         the one with the same key, and a record whose value is null deletes it.
@@ -112,14 +112,14 @@ def write_table(
         If offsets after the last commit no longer exist, unless ``failOnDataLoss=false``; or if a
         column of the table has a type that cannot become that of the rows.
     """
-    parsed, registry = _parsed(path, table, options)
+    parsed, registry = parse_table_options(path, table, table_format, options)
     rows: list[Row] = []
     findings: list[str] = []
     totals = {"tables": 0, "commits": 0, "offsets": 0, "problems": 0}
     for name, one in _tables(parsed, table, registry, findings):
         totals["tables"] += 1
         logs = _Logs(one)
-        main = lake_table(spark, name, format)
+        main = lake_table(spark, name, table_format)
         filled = list(_fill(spark, main, logs, _rows_of(one, upsert=upsert)))
         rows += [row for step in filled for row in _manifest(name, step)]
         findings += [
@@ -129,7 +129,7 @@ def write_table(
         ]
         totals["commits"] += len(filled)
         totals["offsets"] += sum(map(_advance, filled))
-        problems = lake_table(spark, problems_name(name), format)
+        problems = lake_table(spark, problems_name(name), table_format)
         until = read_progress(spark, main).offsets
         apart = list(_fill(spark, problems, logs, _problems_of(one, upsert=upsert), until))
         count = sum(step.commit.added_rows for step in apart)
@@ -142,7 +142,7 @@ def write_table(
     return JobReport("table", manifest, totals, findings)
 
 
-def table_offsets(spark: SparkSession, table: str, *, format: str = "iceberg") -> str:  # noqa: A002
+def table_offsets(spark: SparkSession, table: str, *, table_format: str = "iceberg") -> str:
     """
     Return the next offsets of a table that `write_table` filled.
 
@@ -151,7 +151,7 @@ def table_offsets(spark: SparkSession, table: str, *, format: str = "iceberg") -
     str
         JSON as Spark's Kafka source expects it in ``startingOffsets``.
     """
-    progress = read_progress(spark, lake_table(spark, table, format))
+    progress = read_progress(spark, lake_table(spark, table, table_format))
     return json.dumps(format_offsets(progress.offsets))
 
 
@@ -163,8 +163,11 @@ def problems_name(table: str) -> str:
 # ---- which tables, and which records ----
 
 
-def _parsed(path: Paths, table: str, options: Mapping[str, Any]) -> tuple[Options, Registry | None]:
+def parse_table_options(
+    path: Paths, table: str, table_format: str, options: Mapping[str, Any]
+) -> tuple[Options, Registry | None]:
     """Return the options, and the registry if each topic has a schema of its own."""
+    require_table_name(table, table_format)
     paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     given: dict[str, Any] = {"paths": [os.fspath(one) for one in paths], **options}
     registry = None
@@ -172,6 +175,8 @@ def _parsed(path: Paths, table: str, options: Mapping[str, Any]) -> tuple[Option
         for name in [name for name in given if name.lower() == "registry"]:
             registry = parse_registry(given.pop(name))
     parsed = parse_job_options("table", given)
+    if not parsed.selects_topics:  # internal topics only if they are named
+        parsed = parsed.replace(subscribe_pattern=".*")
     more = [name for name in parsed.columns if name not in (*_COLUMNS, CORRUPT_RECORD.name)]
     ours = parsed.replace(
         columns=(*_COLUMNS, *more),
@@ -238,8 +243,7 @@ def _rows_of(options: Options, *, upsert: bool) -> _Source:
         found = map_tasks(spark, tasks, scan_task, read, ddl(read.schema()))
         return found.where(" AND ".join(conditions) or "true")
 
-    text = _MERGE if upsert else _INSERT
-    return _Source(options.schema(), frame, lambda target: text.format(target=target))
+    return _Source(options.schema(), frame, _merge if upsert else _insert)
 
 
 def _problems_of(options: Options, *, upsert: bool) -> _Source:
@@ -249,7 +253,15 @@ def _problems_of(options: Options, *, upsert: bool) -> _Source:
     def frame(spark: SparkSession, tasks: Sequence[ScanTask]) -> DataFrame:
         return map_tasks(spark, tasks, scan_problems, scan, ddl(PROBLEM_FIELDS))
 
-    return _Source(PROBLEM_FIELDS, frame, lambda target: _INSERT.format(target=target))
+    return _Source(PROBLEM_FIELDS, frame, _insert)
+
+
+def _insert(target: str) -> str:
+    return f"INSERT INTO {target} BY NAME SELECT * FROM {{rows}}"
+
+
+def _merge(target: str) -> str:
+    return _MERGE.format(target=target)
 
 
 # ---- filling a table ----
@@ -319,10 +331,13 @@ def _commit(
     """Commit rows; return None if another driver's commit took place instead."""
     try:
         table.commit(statement, rows, before, after)
+        if next(table.commits()).version == before.version:
+            # A MERGE that changes no row makes no commit.
+            table.commit(_insert, rows.where("false"), before, after)
     except Exception:
+        # Spark does not say whether a commit that failed has taken place.
         found = find_commit(table, before, after)
-        last = next(table.commits())
-        if found is None and last.version == before.version:
+        if found is None and next(table.commits()).version == before.version:
             raise
         return found
     return find_commit(table, before, after)

@@ -346,6 +346,11 @@ class Options:
             return is_match and topic not in _UNLISTED_TOPICS
         return True
 
+    @property
+    def selects_topics(self) -> bool:
+        """Whether an option selects topics."""
+        return any(getattr(self, name) is not None for name in _SELECTIONS)
+
     def of_all_partitions(self) -> Options:
         """Return these options without those that select partitions."""
         return self.replace(**dict.fromkeys([*_SELECTIONS, "partitions"]))
