@@ -1,7 +1,7 @@
-"""Spark with its own Kafka source, of one version, in a process that runs commands.
+"""Spark with its own Kafka source, Iceberg and Delta, in a process that runs commands.
 
-The newest connector that Maven and PyPI have in common is not always that of the Spark that the
-tests run on; a folder of its own keeps the two apart.
+The newest version that all of them have in common is not always that of the Spark that the tests
+run on; a folder of its own keeps the two apart.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,15 +25,43 @@ _TARGET = _PROJECT / "target"
 
 
 def spark_version() -> str:
-    """The version of Spark and of its Kafka source, which must be equal."""
+    """The version of Spark and of its Kafka source."""
     (version,) = re.findall(
         r"<spark.version>(.*)</spark.version>", (_PROJECT / "pom.xml").read_text()
     )
     return str(version)
 
 
+def lake_conf(warehouse: Path) -> dict[str, str]:
+    """Return settings with Delta and two catalogs of Iceberg: `ice` (folders), `jdb` (SQLite)."""
+    iceberg, delta = "org.apache.iceberg.spark", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    extensions = (
+        f"{iceberg}.extensions.IcebergSparkSessionExtensions",
+        "io.delta.sql.DeltaSparkSessionExtension",
+    )
+    catalogs: dict[str, dict[str, object]] = {
+        "ice": {"type": "hadoop", "warehouse": warehouse / "ice"},
+        "jdb": {
+            "type": "jdbc",
+            "uri": f"jdbc:sqlite:{warehouse / 'catalog.db'}?busy_timeout=30000",
+            "jdbc.schema-version": "V1",
+            "warehouse": warehouse / "jdb",
+        },
+    }
+    conf = {
+        "spark.sql.extensions": ",".join(extensions),
+        "spark.sql.catalog.spark_catalog": delta,
+        "spark.sql.warehouse.dir": str(warehouse / "tables"),
+    }
+    for name, properties in catalogs.items():
+        catalog = f"spark.sql.catalog.{name}"
+        conf[catalog] = f"{iceberg}.SparkCatalog"
+        conf |= {f"{catalog}.{key}": str(value) for key, value in properties.items()}
+    return conf
+
+
 def install() -> None:
-    """Fetch the Kafka source from Maven, and the Spark that it belongs to from PyPI."""
+    """Fetch the jars from Maven, and the Spark that it belongs to from PyPI."""
     package(_PROJECT)
     folder = pyspark_folder()
     if folder.exists():
@@ -45,7 +74,7 @@ def install() -> None:
 
 def jar_folder() -> Path:
     """The folder of the jars that Spark itself does not have."""
-    return _TARGET / "lib"
+    return _TARGET / f"lib-{spark_version()}"
 
 
 def pyspark_folder() -> Path:
@@ -77,7 +106,12 @@ class SparkBeside:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                start_new_session=True,
             )
+
+    def kill(self) -> None:
+        """Kill this driver with its JVM (SIGKILL)."""
+        os.killpg(self._process.pid, signal.SIGKILL)
 
     def ask(self, verb: str, **arguments: Any) -> Any:
         """Run one command; raise the error that it reports."""

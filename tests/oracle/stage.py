@@ -39,7 +39,9 @@ class Stage:
     def cleaned_up_to(self, topic: str) -> int:
         """Return the offset up to which the cleaner has cleaned, from the broker's checkpoint."""
         checkpoint = self.broker.data_dir / "cleaner-offset-checkpoint"
-        for line in checkpoint.read_text().splitlines():
+        # A broker that has just started writes it later.
+        lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
+        for line in lines:
             if line.startswith(f"{topic} 0 "):
                 return int(line.split()[2])
         return 0
