@@ -6,7 +6,8 @@
 `records`, `batches` and `segments` return DataFrames. `register` registers a data source for
 ``spark.read.format("kafkascan")``, which returns the same rows more slowly. `groups`,
 `transaction_state`, `metadata`, `remote_segments` and `share_state` return the state that Kafka's
-own topics contain. pyspark is imported when one of these functions is used.
+own topics contain. `end_offsets` returns where a read ends, so that another one can start there.
+pyspark is imported when one of these functions is used.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kafkascan.spark.readers.data_source import register as register
     from kafkascan.spark.readers.frames import (
         batches as batches,
+        end_offsets as end_offsets,
         records as records,
         segments as segments,
     )
@@ -37,7 +39,7 @@ else:
         packages=["jobs"],
         names={
             "options.spark_conf": ["recommended_conf"],
-            "readers.frames": ["batches", "records", "segments"],
+            "readers.frames": ["batches", "end_offsets", "records", "segments"],
             "readers.data_source": ["register"],
             "readers.state_frames": [
                 "groups",

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from kafkascan.spark.options.option_values import format_offsets, parse_offsets
-from kafkascan.spark.options.reader_options import OPTION_NAMES, Options, WhereClause
+from kafkascan.spark.options.reader_options import (
+    OPTION_NAMES,
+    Options,
+    WhereClause,
+    without_connections,
+)
 from kafkascan.spark.options.view_schemas import VIEWS, arrow_schema, ddl
 
 
@@ -109,6 +114,38 @@ def test_options_of_sparks_kafka_source() -> None:
     one_time = options.replace(starting_timestamp=7)
     assert [one_time.starting_time(("x", n)) for n in range(3)] == [7, 7, 7], "it has precedence"
     assert Options.parse({"assign": '{"x":[0,2],"y":[1]}'}).assign == (("x", 0), ("x", 2), ("y", 1))
+
+
+def test_options_of_connections() -> None:
+    """A query for Spark's Kafka source has more options; those that mean something count."""
+    given = {
+        "kafka.bootstrap.servers": "localhost:9092",
+        "kafka.isolation.level": "read_committed",
+        "Kafka.Check.Crcs": "false",
+        "kafka.security.protocol": "SASL_SSL",
+        "subscribe": "x",
+        "includeheaders": "true",
+        "failondataloss": "false",
+        "maxoffsetspertrigger": "7",
+        "minoffsetspertrigger": "3",
+        "maxtriggerdelay": "15m",
+        "maxrecordsperpartition": "100",
+        "groupidprefix": "g",
+        "kafkaconsumer.polltimeoutms": "512",
+        "fetchoffset.numretries": "3",
+        "fetchoffset.retryintervalms": "10",
+    }
+    kept, ignored = without_connections(given)
+    options = Options.parse(kept)
+    assert (options.isolation_level, options.verify) == ("read_committed", False)
+    assert (options.topics, options.max_offsets_per_trigger) == (("x",), 7)
+    expected = """fetchOffset.numRetries fetchOffset.retryIntervalMs groupIdPrefix
+        kafka.bootstrap.servers kafka.security.protocol kafkaConsumer.pollTimeoutMs
+        maxRecordsPerPartition maxTriggerDelay minOffsetsPerTrigger"""
+    assert ignored == expected.split()
+    twice = {"isolationLevel": "read_committed", "kafka.isolation.level": "read_committed"}
+    with pytest.raises(ValueError, match=r"isolationLevel and kafka.isolation.level cannot be"):
+        Options.parse(twice)
 
 
 def test_offsets_round_trip() -> None:

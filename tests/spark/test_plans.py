@@ -168,3 +168,23 @@ def test_a_schema_names_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture
     offset = types.StructType([types.StructField("offset", types.LongType())])
     KafkaScanSource({"path": str(tmp_path)}).reader(offset).partitions()
     assert caplog.messages == []
+
+
+def test_options_of_sparks_kafka_source_are_explained_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
+    from kafkascan.spark.readers.data_source import KafkaScanSource
+
+    schema = pandas_types.from_arrow_schema(arrow_schema(Options.parse({}).schema()))
+    files = {"path": str(tmp_path), "subscribe": "x"}
+    connection = {"kafka.bootstrap.servers": "x:9092", "groupidprefix": "y"}
+    KafkaScanSource(files).reader(schema)
+    assert caplog.messages == []
+    KafkaScanSource(files | connection).reader(schema)
+    (message,) = caplog.messages
+    assert message.endswith("are ignored: groupIdPrefix, kafka.bootstrap.servers")
+    KafkaScanSource(files | connection).streamReader(schema)
+    assert caplog.messages == [message] * 2
+    with pytest.raises(ValueError, match="no option 'groupIdPrefixes'"):
+        KafkaScanSource(files | {"groupIdPrefixes": "y"})

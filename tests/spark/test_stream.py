@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import damaged_log, plain_batch, segment_path
 
 if TYPE_CHECKING:
@@ -202,6 +205,36 @@ def test_a_recreated_topic(tmp_path: Path) -> None:
     assert len(stream.read()) == 4
     path.write_bytes(b"".join(plain_batch(n, 1, 33) for n in range(9)))
     assert stream.read() == [("a", 0, n) for n in range(4, 9)], "as Kafka's source goes on"
+
+
+def test_ends_of_a_batch_read(tmp_path: Path) -> None:
+    """Where a read ends, another one starts; what a broker is writing belongs to the later one."""
+    from kafkascan.spark import end_offsets
+
+    path = segment_path(tmp_path, "a")
+    append(path, plain_batch(0), plain_batch(2), plain_batch(4)[:70])
+    append(segment_path(tmp_path, "b", base_offset=7), plain_batch(7))
+    assert json.loads(end_offsets(tmp_path)) == {"a": {"0": 4}, "b": {"0": 9}}
+    assert end_offsets([tmp_path], topics="b") == '{"b": {"0": 9}}'
+    given = '{"a":{"0":3},"b":{"0":2}}'
+    assert json.loads(end_offsets(tmp_path, endingOffsets=given)) == {"a": {"0": 3}, "b": {"0": 7}}
+    ends = end_offsets(str(tmp_path), topics="a")
+    append(path, plain_batch(4)[70:], plain_batch(6))
+
+    def offsets(**bounds: str) -> list[int]:
+        given = {"path": str(tmp_path), "topics": "a", "columns": "offset"}
+        options = Options.parse(given | bounds)
+        rows = [rows for task in plan_read(options) for rows in scan_task(task, options)]
+        return [offset for one in rows for offset in one["offset"].to_pylist()]
+
+    assert offsets(endingOffsets=ends) == [0, 1, 2, 3]
+    assert offsets(startingOffsets=ends) == [4, 5, 6, 7]
+    assert end_offsets(tmp_path, topics="a", endingOffsets=ends) == ends
+    for missing in ({"topics": "c"}, {"topics": "a,c"}):
+        with pytest.raises(FileNotFoundError, match="no segments of the selected topics"):
+            end_offsets(tmp_path, **missing)
+    with pytest.raises(FileNotFoundError):
+        end_offsets(tmp_path / "nowhere")
 
 
 def test_unsupported_options(tmp_path: Path) -> None:

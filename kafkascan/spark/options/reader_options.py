@@ -87,6 +87,8 @@ class WhereClause:
         return np.broadcast_to(np.asarray(self.condition.may_hold(spans)), (count,))
 
 
+_ISOLATION_LEVEL = parse_choice("read_uncommitted", "read_committed")
+
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 
 CORRUPT_RECORD = Field("_corrupt_record", "string")
@@ -184,9 +186,7 @@ class Options:
     find_overlaps: bool = _option(False, parse_flag, is_content=False)
     include_headers: bool = _option(False, parse_flag)
     include_control_records: bool = _option(False, parse_flag)
-    isolation_level: str = _option(
-        "read_uncommitted", parse_choice("read_uncommitted", "read_committed")
-    )
+    isolation_level: str = _option("read_uncommitted", _ISOLATION_LEVEL)
     verify: bool | None = _option(None, parse_flag)
     mode: str | None = _option(None, parse_choice(*MODES))
     ignore_missing_files: bool = _option(False, parse_flag, is_content=False)
@@ -404,9 +404,45 @@ def _camel(name: str) -> str:
 
 _BY_LOWER_NAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
     _camel(one.name).lower(): (one.name, one.metadata["parse"]) for one in fields(Options)
-} | {"path": ("paths", parse_path), "subscribe": ("topics", parse_subscription)}
-_BY_LOWER_NAME_SHOWN = {_camel(one.name).lower(): _camel(one.name) for one in fields(Options)}
-_BY_LOWER_NAME_SHOWN |= {"path": "path", "subscribe": "subscribe"}
+} | {
+    "path": ("paths", parse_path),
+    "subscribe": ("topics", parse_subscription),
+    "kafka.isolation.level": ("isolation_level", _ISOLATION_LEVEL),
+    "kafka.check.crcs": ("verify", parse_flag),
+}
+_BY_LOWER_NAME_SHOWN = {name: name for name in _BY_LOWER_NAME}
+_BY_LOWER_NAME_SHOWN |= {_camel(one.name).lower(): _camel(one.name) for one in fields(Options)}
 
 OPTION_NAMES: tuple[str, ...] = tuple(_BY_LOWER_NAME_SHOWN.values())
 """The names of all options in camel case."""
+
+# Options of Spark's Kafka source that concern its connections and tasks.
+_OF_KAFKA_SOURCE = (
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxRecordsPerPartition",
+    "maxTriggerDelay",
+    "minOffsetsPerTrigger",
+)
+
+
+def without_connections(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """
+    Separate the options of Spark's Kafka source that have no meaning for files.
+
+    Returns
+    -------
+    tuple of dict and list
+        The other options, and the names of those that have no meaning.
+    """
+    shown = {name.lower(): name for name in _OF_KAFKA_SOURCE}
+    kept, dropped = {}, []
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in _BY_LOWER_NAME or not (lower in shown or lower.startswith("kafka.")):
+            kept[name] = value
+        else:
+            dropped.append(shown.get(lower, name))
+    return kept, sorted(dropped)

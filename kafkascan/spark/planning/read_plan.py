@@ -63,16 +63,23 @@ def resolve_times(files: Sequence[ListedSegment], options: Options) -> Bounds:
 
 def _bounds(log: Sequence[ListedSegment], options: Options) -> tuple[int | None, int | None]:
     partition = (log[0].topic, log[0].partition)
-    start, stop = bounds_of(options, partition)
-    starting, ending = options.starting_time(partition), options.ending_time(partition)
+    start, _ = bounds_of(options, partition)
+    starting = options.starting_time(partition)
     if starting is not None and starting != EARLIEST:
         start = starting_offset_at(log, starting, options)
         start = _AFTER_ALL if start is None else start
+    return start, stop_of(log, options)
+
+
+def stop_of(log: Sequence[ListedSegment], options: Options) -> int | None:
+    """Return the offset where the options end a read of a log; None is the end of the log."""
+    partition = (log[0].topic, log[0].partition)
+    ending = options.ending_time(partition)
     if ending == EARLIEST:
-        stop = start_of(log)
-    elif ending is not None and ending != LATEST:
-        stop = first_offset_at(log, ending, options)
-    return start, stop
+        return start_of(log)
+    if ending is not None and ending != LATEST:
+        return first_offset_at(log, ending, options)
+    return bounds_of(options, partition)[1]
 
 
 def starting_offset_at(
@@ -142,16 +149,20 @@ def plan_read(options: Options, on_overlap: OnOverlap = warn_of_overlap) -> list
         If options give offsets of partitions that the read does not find.
     """
     files = list_selected(options)
-    missing = missing_topics({one.topic for one in files}, options)
+    require_selected({(one.topic, one.partition) for one in files}, options)
+    files = read_once(files, options, SegmentEnds(options), on_overlap)
+    return plan(files, options, resolve_times(files, options))
+
+
+def require_selected(known: set[TopicPartition], options: Options) -> None:
+    """Raise an error, as `plan_read` does, if options name topics or partitions without logs."""
+    missing = missing_topics({topic for topic, _ in known}, options)
     if missing and not options.ignore_missing_files:
         reason = f"no segments of the selected topics {', '.join(missing[:_NAMES_SHOWN])}"
         raise NoLogsError(", ".join(options.paths), reason)
-    partitions = {(one.topic, one.partition) for one in files}
     if options.assign is not None and not options.ignore_missing_files:
-        _require_partitions("assign", set(options.assign), partitions)
-    require_partitions(partitions, options)
-    files = read_once(files, options, SegmentEnds(options), on_overlap)
-    return plan(files, options, resolve_times(files, options))
+        _require_partitions("assign", set(options.assign), known)
+    require_partitions(known, options)
 
 
 def missing_topics(known: set[str], options: Options) -> list[str]:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 
-from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.reader_options import Options, without_connections
 from kafkascan.spark.options.view_schemas import ddl, declared_type
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
@@ -59,13 +59,15 @@ class KafkaScanSource(DataSource):
     """
     The data source ``kafkascan``: segment files of Kafka as rows.
 
-    Its options are the fields of `kafkascan.spark.options.reader_options.Options`.
+    Its options are the fields of `kafkascan.spark.options.reader_options.Options`. Those of Spark's
+    Kafka source that have no meaning for files are ignored.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         if _OF_TABLES <= options.keys():
             raise ValueError(_NO_TABLES)
-        self._options = Options.parse(dict(options))
+        given, self._ignored = without_connections(options)
+        self._options = Options.parse(given)
 
     @classmethod
     def name(cls) -> str:
@@ -78,12 +80,21 @@ class KafkaScanSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
+        self._explain_ignored()
         names_columns = bool(self._options.columns) or len(schema) < len(self._options.schema())
         return ScanReader(*_with_schema(self._options, schema), names_columns=names_columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
+        self._explain_ignored()
         return StreamReader(*_with_schema(self._options, schema))
+
+    def _explain_ignored(self) -> None:
+        if self._ignored:
+            logger.warning(
+                "options of Spark's Kafka source that have no meaning for files are ignored: %s",
+                ", ".join(self._ignored),
+            )
 
 
 def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[Field, ...]]:

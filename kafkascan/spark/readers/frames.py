@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import pickle
 import socket
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from kafkascan.spark.options.option_values import format_offsets
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.planning.task_plan import list_selected
+from kafkascan.spark.readers.log_ends import LogEnds
 from kafkascan.spark.rows.task_scan import scan_task
 
 if TYPE_CHECKING:
@@ -167,13 +171,48 @@ def segments(
     return view(spark, "segments", path, columns=columns, where=where, **options)
 
 
+def end_offsets(path: Paths, **options: Any) -> str:
+    """
+    Return the offsets at which a batch read of records ends now, as Spark's Kafka source has them.
+
+    A batch read with ``endingOffsets`` of this value returns the records before these offsets, also
+    when the logs have grown, and a query with ``startingOffsets`` of this value those from there
+    on: of kafkascan, or of Spark's Kafka source on the broker that writes the logs.
+
+    Parameters
+    ----------
+    path : path, or a sequence of them
+        As in `records`.
+    **options
+        Options of the data source. With ``isolationLevel="read_committed"``, a log ends at its
+        last stable offset at most.
+
+    Returns
+    -------
+    str
+        JSON, such as ``{"orders": {"0": 1234}}``, with all selected partitions. It is the offset
+        after the last complete batch, unless ``endingOffsets`` or a timestamp ends the read before.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown or invalid, or two folders contain the same partition.
+    FileNotFoundError
+        If a path does not exist, or a selected topic has no logs.
+    """
+    parsed = _parsed("records", path, options)
+    list_selected(parsed)
+    return json.dumps(format_offsets(LogEnds(parsed).ends_of_read()))
+
+
+def _parsed(view: str, path: Paths, options: Mapping[str, Any]) -> Options:
+    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    return Options.parse({"paths": [os.fspath(one) for one in paths], "view": view, **options})
+
+
 def view(spark: SparkSession, name: str, path: Paths, **options: Any) -> DataFrame:
     """Return a DataFrame of a view by name; the parameters are those of `records`."""
-    import os
-
-    paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    given = {"paths": [os.fspath(one) for one in paths], "view": name}
-    parsed = Options.parse(given | options)
+    parsed = _parsed(name, path, options)
     return map_tasks(spark, plan_read(parsed), scan_task, parsed, ddl(parsed.schema()))
 
 

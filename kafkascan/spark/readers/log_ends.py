@@ -24,6 +24,7 @@ from kafkascan.spark.planning.file_listing import (
     read_hints,
 )
 from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.read_plan import require_selected, stop_of
 from kafkascan.spark.planning.segment_ends import (
     SegmentEnds,
     position_near_end,
@@ -113,6 +114,17 @@ class LogEnds:
         self._segment_ends.keep(paths)
         if self._views is not None:
             self._views.keep(paths)
+
+    def ends_of_read(self) -> Positions:
+        """Return the offsets at which a batch read with the options ends."""
+        logs = self.logs()
+        require_selected(set(logs), self._options)
+        found: Positions = {}
+        for partition, log in logs.items():
+            stop, found[partition] = stop_of(log, self._options), self.end_of(log)
+            if stop is not None:
+                found[partition] = max(min(stop, found[partition]), start_of(log))
+        return found
 
     def end_of(self, log: Sequence[ListedSegment]) -> int:
         """
