@@ -256,8 +256,25 @@ def test_a_table_in_sql(spark: SparkSession) -> None:
             spark.sql("SELECT * FROM with_columns").collect()
         found = spark.sql(f"SELECT count(*) FROM with_columns WITH (path='{DATA}')").first()[0]
         assert found == len(rows(path=str(DATA)))
+        of_view = f"SELECT * FROM with_columns WITH (path='{DATA}')"
+        spark.sql(f"CREATE VIEW with_options AS {of_view}")
+        assert spark.newSession().table("with_options").count() == found
+        spark.sql("DROP VIEW with_options")
     finally:
         spark.sql("DROP TABLE with_columns")
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        ("CREATE VIEW kept AS SELECT offset FROM temporary", "INVALID_TEMP_OBJ_REFERENCE"),
+        (f"SELECT * FROM kafkascan.`{DATA}`", "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"),
+    ],
+)
+def test_what_spark_refuses(spark: SparkSession, statement: str, error: str) -> None:
+    spark.read.format("kafkascan").load(str(DATA)).createOrReplaceTempView("temporary")
+    with pytest.raises(Exception, match=error):
+        spark.sql(statement)
 
 
 def test_a_limit_ends_the_scan(spark: SparkSession) -> None:
