@@ -2,7 +2,7 @@
 
 It prints each statement of SQL before and after it runs.
 
-python -m tests.oracle.lake_driver FOLDER JARS
+python -m tests.oracle.lake_driver FOLDER
 """
 
 from __future__ import annotations
@@ -12,7 +12,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.lake_session import lake_session
+from pyspark.sql import SparkSession
+
+from kafkascan.spark import jobs, recommended_conf
+from tests.oracle.spark_kafka import jar_folder, lake_conf
+
+# The JVM starts sooner, and tables have few rows.
+_QUICK = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "OFF",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def lake_session(folder: Path) -> SparkSession:
+    """Start a session whose catalogs are in a folder."""
+    builder = SparkSession.builder.master("local[1]")
+    jars = ",".join(sorted(str(path) for path in jar_folder().glob("*.jar")))
+    ours = _QUICK | lake_conf(folder) | {"spark.jars": jars}
+    for name, value in recommended_conf(ours).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def say(**answer: Any) -> None:
@@ -20,9 +44,7 @@ def say(**answer: Any) -> None:
 
 
 def main() -> None:
-    folder, jars = map(Path, sys.argv[1:])
-    spark = lake_session(folder, sorted(jars.glob("*.jar")))
-    from kafkascan.spark import jobs
+    spark = lake_session(Path(sys.argv[1]))
 
     run = spark.sql
 

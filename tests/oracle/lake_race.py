@@ -21,10 +21,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.lake_session import TABLES
-from tests.oracle.spark_kafka import ROOT, install, jar_folder, pyspark_folder
+from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
 from tests.spark.logs import plain_batch, segment_path
 from tests.support.waiting import HANG_SECONDS
+
+TABLES = {
+    "iceberg": "jdb.db.{name}",
+    "iceberg-hadoop": "ice.db.{name}",
+    "delta": "delta.`{folder}/delta/{name}`",
+}
+"""Names of tables, by format and catalog."""
 
 PARTITIONS = 3
 RECORDS = 4
@@ -56,6 +62,8 @@ class Driver:
     """A process with a session of Spark, see lake_driver.py; killed with its JVM."""
 
     def __init__(self, folder: Path) -> None:
+        install()
+        self.folder = folder
         paths = [str(pyspark_folder()), str(ROOT), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
@@ -65,7 +73,7 @@ class Driver:
         environment.pop("SPARK_HOME", None)
         module = ["-m", "tests.oracle.lake_driver"]
         self._process = subprocess.Popen(
-            [sys.executable, *module, str(folder), str(jar_folder())],
+            [sys.executable, *module, str(folder)],
             cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         )  # fmt: skip
@@ -110,9 +118,8 @@ def race(
     Return how often a driver was killed during or after each statement. Raises `AssertionError`
     if the table does not contain each offset once.
     """
-    install()
     topic = GrowingTopic(folder / "data")
-    table = TABLES[kind].format(folder=folder)
+    table = TABLES[kind].format(folder=folder, name="raced")
     arguments = {"path": str(topic.folder), "table": table, "upsert": upsert}
     arguments["table_format"] = kind.partition("-")[0]
     killed: Counter[str] = Counter()

@@ -38,11 +38,13 @@ def follow_columns(spark: SparkSession, table: str, fields: Sequence[Field]) -> 
     for change in _changes(spark.table(table).schema, wanted, table, ""):
         try:
             spark.sql(f"ALTER TABLE {table} {change}")
-        except Exception:
+        except Exception as error:
             # Another driver may have made the same change.
-            spark.catalog.refreshTable(table)
             if change in _changes(spark.table(table).schema, wanted, table, ""):
-                raise
+                reason = str(error).partition("\n")[0]
+                hint = "; Delta needs the table property delta.enableTypeWidening to change types"
+                is_type = " TYPE " in change and "DELTA" in reason
+                raise ValueError(f"{table}: {change}: {reason}{hint if is_type else ''}") from None
 
 
 def _changes(known: DataType, wanted: pa.DataType, table: str, path: str) -> Iterator[str]:

@@ -201,15 +201,15 @@ def _tables(
             raise ValueError(f"the topics {names[name]} and {topic} have the same table {name}")
         names[name] = topic
         one = options.replace(topics=(topic,))
-        yield name, one if registry is None else _typed(one, registry, name, findings)
+        yield name, one if registry is None else _typed(one, registry, topic, findings)
 
 
-def _typed(options: Options, registry: Registry, name: str, findings: list[str]) -> Options:
+def _typed(options: Options, registry: Registry, topic: str, findings: list[str]) -> Options:
     """Return options with a registry, if it has a schema for the values of the topic."""
     try:
         return options.replace(registry=registry).checked()
     except ValueError as error:
-        findings.append(f"{name}: values are bytes: {error}")
+        findings.append(f"{topic}: values are bytes: {error}")
         return options
 
 

@@ -1,0 +1,248 @@
+"""`write_table` with the real jars of Iceberg and Delta: columns, upserts, evolution, races."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.schemas import open_registry
+from tests.oracle.lake_race import TABLES, Driver, race
+from tests.spark.logs import DATA, damaged_log, rows, segment_path
+from tests.support.paths import GOLDEN
+from tests.support.records import RecordV2, batch_of
+
+pytestmark = pytest.mark.oracle
+
+TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    one = Driver(tmp_path_factory.mktemp("lake"))
+    yield one
+    one.kill()
+
+
+@pytest.fixture(params=sorted(TABLES))
+def named(request: pytest.FixtureRequest, driver: Driver) -> Any:
+    """Return the arguments of a table by its name."""
+
+    def name_table(name: str) -> dict[str, str]:
+        table = TABLES[request.param].format(folder=driver.folder, name=name)
+        return {"table": table, "table_format": request.param.partition("-")[0]}
+
+    return name_table
+
+
+def read(driver: Driver, table: str, columns: str = "*") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = driver.ask("query", text=f"SELECT {columns} FROM {table}")
+    return found
+
+
+def problems_of(table: str) -> str:
+    return f"{table[:-1]}_problems`" if table.endswith("`") else f"{table}_problems"
+
+
+def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
+    target = named("all_records")
+    first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
+    assert first["summary"]["commits"] > 3
+    assert first["findings"] == []
+    again = driver.ask("write_table", path=str(DATA), **target)
+    assert again["summary"] == {"tables": 1, "commits": 0, "offsets": 0, "problems": 0}
+    found = read(driver, target["table"], "topic, `partition`, offset, hex(key) k, hex(value) v")
+    expected = Counter(
+        (row["topic"], row["partition"], row["offset"], _hex(row["key"]), _hex(row["value"]))
+        for row in rows(path=str(DATA), subscribePattern=".*")
+    )
+    assert Counter(tuple(row.values()) for row in found) == expected
+    # The next offsets are those at which a live query would start.
+    offsets = driver.ask("table_offsets", **target)
+    ends = {(row["topic"], row["partition"]): row["next_offset"] for row in first["manifest"]}
+    assert {(t, int(p)): at for t, by in offsets.items() for p, at in by.items()} == ends
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex().upper()
+
+
+def test_values_have_the_types_of_the_registry(driver: Driver, named: Any) -> None:
+    target = named("orders")
+    options = {"topics": "orders", "registry": str(TYPED)}
+    found = driver.ask("write_table", path=str(TYPED), **options, **target)
+    assert found["summary"]["problems"] == 1
+    assert "1 records are no rows" in found["findings"][0]
+    (problem,) = read(driver, problems_of(target["table"]))
+    assert problem["offset"] == 81
+    assert "the value of offset 81 is not decoded" in problem["reason"]
+    assert problem["value_raw"]
+    expected = ks.read_records(TYPED / "orders-0", value=open_registry(TYPED))
+    by_offset = dict(zip(expected["offset"].tolist(), expected["value"], strict=True))
+    values = read(driver, target["table"], "offset, value.id AS id, value.price AS price")
+    assert len(values) == 81
+    for row in values:
+        value = by_offset[row["offset"]]
+        assert row["id"] == (value and value["id"])
+
+
+def test_each_topic_has_a_table(driver: Driver, named: Any) -> None:
+    target = named("of_{topic}")
+    found = driver.ask("write_table", path=str(TYPED), registry=str(TYPED), **target)
+    assert found["summary"]["tables"] == 4  # no internal topics
+    assert any("payments: values are bytes" in one for one in found["findings"])
+    orders = target["table"].replace("{topic}", "orders")
+    assert read(driver, orders, "count(value.buyer) AS buyers")[0]["buyers"] > 50
+
+
+def test_columns_follow_the_schema(driver: Driver, named: Any, tmp_path: Path) -> None:
+    """The same topic, read with the first version of its schema and then with the newest one."""
+    target = named("evolved") | {"path": str(tmp_path), "registry": str(TYPED)}
+    table = target["table"]
+    batches = _batches_of_orders(10)
+    path = segment_path(tmp_path, "orders")
+    path.write_bytes(b"".join(batches[:2]))
+    driver.ask("write_table", valueSchema="orders-value:1", **target)
+    assert len(read(driver, table, "value.customer")) == 20
+    path.write_bytes(b"".join(batches))
+    if target["table_format"] == "delta":
+        with pytest.raises(RuntimeError, match=r"value.*TYPE bigint.*delta.enableTypeWidening"):
+            driver.ask("write_table", **target)
+        driver.ask(
+            "query", text=f"ALTER TABLE {table} SET TBLPROPERTIES (delta.enableTypeWidening = true)"
+        )
+    driver.ask("write_table", **target)
+    columns = "offset, value.id AS id, value.customer AS customer, value.buyer AS buyer"
+    found = sorted(read(driver, table, columns), key=lambda row: int(row["offset"]))
+    assert [row["offset"] for row in found] == list(range(81))
+    assert all(row["customer"] for row in found[:20])
+    assert all(row["customer"] is None for row in found[20:])
+    expected = ks.read_records(TYPED / "orders-0", value=open_registry(TYPED))["value"]
+    for row, value in zip(found, expected, strict=False):
+        assert row["id"] == (value and value["id"])
+        if row["offset"] >= 20:
+            assert row["buyer"] == (value and value["buyer"])
+
+
+def _batches_of_orders(count: int) -> list[bytes]:
+    """Return the golden records of the topic in batches of some records."""
+    found = ks.read_records(TYPED / "orders-0")
+    columns = (found["key"].tolist(), found["value"].tolist(), found["headers"])
+    records = list(zip(*columns, strict=True))
+    return [
+        batch_of(
+            [
+                RecordV2(key, value, list(headers), offset_delta=number)
+                for number, (key, value, headers) in enumerate(records[at : at + count])
+            ],
+            base_offset=at,
+        )
+        for at in range(0, len(records), count)
+    ]
+
+
+def test_upserts_keep_the_last_record_of_each_key(
+    driver: Driver, named: Any, tmp_path: Path
+) -> None:
+    target = named("upserted") | {"upsert": True, "path": str(tmp_path)}
+    path = segment_path(tmp_path, "kept")
+    state: dict[bytes, bytes] = {}
+    offset = 0
+
+    def append(*pairs: tuple[bytes | None, bytes | None]) -> None:
+        nonlocal offset
+        records = [
+            RecordV2(key, value, offset_delta=number) for number, (key, value) in enumerate(pairs)
+        ]
+        with path.open("ab") as log:
+            log.write(batch_of(records, base_offset=offset))
+        offset += len(pairs)
+        for key, value in pairs:
+            if key is not None and value is not None:
+                state[key] = value
+            elif key is not None:
+                state.pop(key, None)
+
+    def require_state() -> dict[str, int]:
+        summary: dict[str, int] = driver.ask("write_table", **target)["summary"]
+        found = read(driver, target["table"], "hex(key) AS k, hex(value) AS v")
+        assert {bytes.fromhex(row["k"]): bytes.fromhex(row["v"]) for row in found} == state
+        assert len(found) == len(state)
+        return summary
+
+    append((b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
+    require_state()
+    append((b"b", None), (b"c", b"2"), (b"d", b"1"), (b"d", None), (None, b"lost"))
+    assert require_state()["problems"] == 1
+    # Nothing changes: neither key is in the table.
+    append((b"d", None), (b"e", None))
+    assert require_state()["commits"] == 1
+    assert require_state()["commits"] == 0
+    append((b"d", b"3"))
+    require_state()
+
+
+def test_damage_is_in_the_table_of_problems(driver: Driver, named: Any, tmp_path: Path) -> None:
+    target = named("damaged") | {"path": str(tmp_path)}
+    segment_path(tmp_path, "bad").write_bytes(damaged_log().flip(5, 70).log)
+    found = driver.ask("write_table", **target)
+    assert found["summary"]["problems"] == 1
+    (problem,) = read(driver, problems_of(target["table"]))
+    assert problem["offset"] == 10
+    assert "checksum" in problem["reason"]
+    assert len(read(driver, target["table"])) == 22
+    with pytest.raises(RuntimeError, match="checksum"):
+        driver.ask("write_table", **(named("strict") | {"path": str(tmp_path), "mode": "FAILFAST"}))
+    assert read(driver, named("strict")["table"]) == []
+
+
+def test_lost_offsets_fail_the_job(driver: Driver, named: Any, tmp_path: Path) -> None:
+    target = named("lost") | {"path": str(tmp_path)}
+    segment_path(tmp_path, "cut").write_bytes(damaged_log(3).log)
+    driver.ask("write_table", **target)
+    shutil.rmtree(tmp_path / "cut-0")
+    later = segment_path(tmp_path, "cut", 0, 100)
+    later.write_bytes(batch_of([RecordV2(b"k")], base_offset=100))
+    with pytest.raises(RuntimeError, match="offsets 6 to 99 no longer exist"):
+        driver.ask("write_table", **target)
+    driver.ask("write_table", failOnDataLoss=False, **target)
+    found = read(driver, target["table"], "offset")
+    assert sorted(row["offset"] for row in found) == [0, 1, 2, 3, 4, 5, 100]
+
+
+def test_offsets_are_those_of_the_rows_if_commits_have_expired(
+    driver: Driver, named: Any, tmp_path: Path
+) -> None:
+    target = named("expired") | {"path": str(tmp_path)}
+    table = target["table"]
+    path = segment_path(tmp_path, "kept")
+    path.write_bytes(damaged_log(3).log)
+    driver.ask("write_table", **target)
+    # A commit of another program; then that of the job expires.
+    driver.ask("query", text=f"INSERT INTO {table} SELECT * FROM {table} WHERE false")
+    if target["table_format"] == "iceberg":
+        catalog, _, name = table.partition(".")
+        last = "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1"
+        driver.ask(
+            "query", text=f"CALL {catalog}.system.expire_snapshots(table => '{name}', {last})"
+        )
+    else:
+        for commit in (Path(table.split("`")[1]) / "_delta_log").glob("*.json"):
+            commit.write_text(commit.read_text().replace("kafkascan", "expired"))
+    path.write_bytes(damaged_log(5).log)
+    found = driver.ask("write_table", **target)
+    assert "continued after the offsets of its rows" in found["findings"][0]
+    assert found["summary"]["offsets"] == 4
+    rows = read(driver, table, "offset")
+    assert sorted(row["offset"] for row in rows) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_two_drivers_that_are_killed(kind: str, tmp_path: Path) -> None:
+    killed = race(kind, 4, tmp_path, seed=len(kind))
+    assert sum(killed.values()) == 4
