@@ -30,7 +30,7 @@ from tests.support.warm_process import run_warm
 
 MAX_README_LINES = 150
 # Their code needs a cluster, or is about files that are not there.
-NOT_RUN = ("spark.md", "salvage.md", "performance.md")
+NOT_RUN = ("spark.md", "lakehouse.md", "salvage.md", "performance.md")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 

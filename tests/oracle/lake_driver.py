@@ -7,6 +7,8 @@ python -m tests.oracle.lake_driver FOLDER
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from pathlib import Path
@@ -29,6 +31,9 @@ _QUICK = {
 }
 
 
+_OUT = sys.stdout
+
+
 def lake_session(folder: Path) -> SparkSession:
     """Start a session whose catalogs are in a folder."""
     builder = SparkSession.builder.master("local[1]")
@@ -40,7 +45,7 @@ def lake_session(folder: Path) -> SparkSession:
 
 
 def say(**answer: Any) -> None:
-    print(json.dumps(answer, default=repr), flush=True)
+    print(json.dumps(answer, default=repr), file=_OUT, flush=True)
 
 
 def main() -> None:
@@ -69,7 +74,8 @@ def main() -> None:
         return json.loads(jobs.table_offsets(spark, **arguments))
 
     def snippet(text: str) -> None:
-        exec(compile(text, "snippet", "exec"), names)
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(text, "snippet", "exec"), names)
 
     names: dict[str, Any] = {"spark": spark}
     spark.sql = announced  # type: ignore[method-assign]

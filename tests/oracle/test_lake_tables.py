@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.schemas import open_registry
 from tests.oracle.lake_race import TABLES, Driver, race
+from tests.oracle.spark_kafka import ROOT
 from tests.spark.logs import DATA, damaged_log, rows, segment_path
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -65,7 +67,7 @@ def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
     # The next offsets are those at which a live query would start.
     offsets = driver.ask("table_offsets", **target)
     ends = {(row["topic"], row["partition"]): row["next_offset"] for row in first["manifest"]}
-    assert {(t, int(p)): at for t, by in offsets.items() for p, at in by.items()} == ends
+    assert {(t, int(p)): at for t, by in offsets.items() for p, at in by.items() if at} == ends
 
 
 def _hex(value: bytes | None) -> str | None:
@@ -102,7 +104,7 @@ def test_each_topic_has_a_table(driver: Driver, named: Any) -> None:
 
 def test_columns_follow_the_schema(driver: Driver, named: Any, tmp_path: Path) -> None:
     """The same topic, read with the first version of its schema and then with the newest one."""
-    target = named("evolved") | {"path": str(tmp_path), "registry": str(TYPED)}
+    target = named("evolved") | {"path": str(tmp_path), "registry": str(TYPED), "topics": "orders"}
     table = target["table"]
     batches = _batches_of_orders(10)
     path = segment_path(tmp_path, "orders")
@@ -234,12 +236,22 @@ def test_offsets_are_those_of_the_rows_if_commits_have_expired(
     else:
         for commit in (Path(table.split("`")[1]) / "_delta_log").glob("*.json"):
             commit.write_text(commit.read_text().replace("kafkascan", "expired"))
+            (commit.parent / f".{commit.name}.crc").unlink(missing_ok=True)
     path.write_bytes(damaged_log(5).log)
     found = driver.ask("write_table", **target)
     assert "continued after the offsets of its rows" in found["findings"][0]
     assert found["summary"]["offsets"] == 4
     rows = read(driver, table, "offset")
     assert sorted(row["offset"] for row in rows) == list(range(10))
+
+
+def test_snippets(driver: Driver, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "lakehouse.md").read_text()
+    snippets = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(snippets) == 3
+    for snippet in snippets:
+        here = re.sub(r'"(warehouse|checkpoint)"', rf'"{tmp_path}/\1"', snippet)
+        driver.ask("snippet", text=here.replace("tests/golden", str(GOLDEN)))
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])

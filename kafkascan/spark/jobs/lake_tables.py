@@ -171,11 +171,13 @@ def _settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 def _document(text: str | None) -> Mapping[str, Any] | None:
     """Return the document in a commit's text; other programs write other texts."""
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        found = json.loads(text or "")[DOCUMENT]
-        if {"offsets", "run", "sequence"} <= found.keys():
-            return dict(found)
-    return None
+    try:
+        found = json.loads(text or "")
+    except ValueError:
+        return None
+    ours = found.get(DOCUMENT) if isinstance(found, dict) else None
+    names = {"offsets", "run", "sequence"}
+    return ours if isinstance(ours, dict) and ours.keys() >= names else None
 
 
 class IcebergTable:

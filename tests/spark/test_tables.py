@@ -1,0 +1,182 @@
+"""Tables of Iceberg and Delta: names, documents, columns. The formats themselves: tests/oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkascan.spark.jobs import lake_tables, table_jobs
+from kafkascan.spark.jobs.lake_tables import Commit, Progress
+from kafkascan.spark.jobs.table_columns import follow_columns
+from kafkascan.spark.rows.problem_rows import ProblemScan, scan_problems
+from kafkascan.tables.schema import Field, require_pyarrow
+from tests.spark.logs import DATA, GOLDEN, damaged_log, segment_path, tasks
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
+
+TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
+
+
+class Table:
+    """A table whose commits are given."""
+
+    name = "lake.db.t"
+
+    def __init__(self, *commits: tuple[int, str | None]) -> None:
+        self._commits = commits
+
+    def commits(self) -> Iterator[Commit]:
+        for version, text in self._commits:
+            yield Commit(version, lake_tables._document(text), 0)
+
+
+def document(run: str, sequence: int) -> str:
+    return Progress({("a", 0): 5}, run, sequence, 0).to_json()
+
+
+class Session:
+    """A session that knows one table and records what it is told to run."""
+
+    def __init__(self, rows: list[dict[str, Any]] | None = None, columns: str = "") -> None:
+        self.rows, self.columns = rows or [], columns
+        self.run: list[str] = []
+
+    def sql(self, text: str) -> Any:
+        self.run.append(text)
+        return SimpleNamespace(collect=lambda: self.rows)
+
+    def table(self, name: str) -> Any:
+        from pyspark.sql.types import _parse_datatype_json_string
+
+        return SimpleNamespace(schema=_parse_datatype_json_string(self.columns))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        ("db.t", "iceberg", "expected catalog.database.table"),
+        ("lake.db.t; DROP TABLE x", "iceberg", "expected catalog.database.table"),
+        ("delta.`/x`", "iceberg", "expected catalog.database.table"),
+        ("t", "delta", "expected database.table or delta"),
+        ("delta.`a``b`", "delta", "expected database.table or delta"),
+        ("lake.db.t", "hudi", "expected one of iceberg, delta"),
+    ],
+)
+def test_names_that_are_no_tables(name: str, kind: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        lake_tables.require_table_name(name, kind)
+
+
+def test_names() -> None:
+    for name, kind in [
+        ("lake.db.{topic}", "iceberg"),
+        ("a.b.c.d", "iceberg"),
+        ("db.t", "delta"),
+        ("delta.`s3://bucket/a b/{topic}`", "delta"),
+    ]:
+        lake_tables.require_table_name(name, kind)
+    assert table_jobs.problems_name("delta.`/x`") == "delta.`/x_problems`"
+    assert table_jobs.problems_name("a.b.c") == "a.b.c_problems"
+
+
+def test_progress_is_that_of_the_last_document() -> None:
+    table = Table((9, None), (8, "by another program"), (7, '{"kafkascan": 1}'))
+    session: Any = Session([{"topic": "a", "partition": 0, "next": 4}])
+    assert lake_tables.read_progress(session, table) == Progress({("a", 0): 4}, "", 9, 9)  # type: ignore[arg-type]
+    table = Table((9, None), (8, document("new", 3)), (7, document("old", 2)))
+    found = lake_tables.read_progress(session, table)  # type: ignore[arg-type]
+    assert found == Progress({("a", 0): 5}, "new", 3, 9)
+
+
+def test_a_commit_is_found_by_its_run() -> None:
+    before = Progress({}, "old", 2, 7)
+    after = Progress({}, "new", 3, 7)
+    table: Any = Table((9, None), (8, document("new", 3)), (7, document("old", 2)))
+    found = lake_tables.find_commit(table, before, after)
+    assert found is not None
+    assert found.version == 8
+    other: Any = Table((8, document("other", 3)), (7, document("old", 2)), (6, document("new", 1)))
+    assert lake_tables.find_commit(other, before, after) is None
+
+
+COLUMNS = """{"type": "struct", "fields": [
+  {"name": "value", "nullable": true, "metadata": {}, "type": {"type": "struct", "fields": [
+    {"name": "id", "type": "integer", "nullable": true, "metadata": {}},
+    {"name": "wide", "type": "long", "nullable": true, "metadata": {}},
+    {"name": "items", "nullable": true, "metadata": {}, "type": {"type": "array",
+      "containsNull": true, "elementType": {"type": "struct", "fields": [
+        {"name": "x", "type": "double", "nullable": true, "metadata": {}}]}}}]}}]}"""
+
+
+def follow(**members: Any) -> list[str]:
+    pa = require_pyarrow()
+    session: Any = Session(columns=COLUMNS)
+    kind = pa.struct(list(members.items()))
+    follow_columns(session, "lake.db.t", [Field("value", "typed", "", arrow=kind)])
+    return [text.removeprefix("ALTER TABLE lake.db.t ") for text in session.run]
+
+
+def test_columns_follow() -> None:
+    pa = require_pyarrow()
+    assert follow(id=pa.int32()) == []  # what the rows lack stays
+    items = pa.list_(pa.struct({"x": pa.float32(), "y`z": pa.string()}))
+    assert follow(id=pa.int64(), wide=pa.int32(), items=items, more=pa.decimal128(5, 2)) == [
+        "ALTER COLUMN `value`.`id` TYPE bigint",
+        "ADD COLUMN `value`.`items`.element.`y``z` string",
+        "ADD COLUMN `value`.`more` decimal(5,2)",
+    ]
+    for wrong in (pa.string(), pa.float64(), pa.struct({"a": pa.int32()})):
+        with pytest.raises(ValueError, match=r"the column `value`.`id` is int, and the rows have"):
+            follow(id=wrong)
+
+
+def test_options() -> None:
+    options, registry = table_jobs.parse_table_options(
+        str(TYPED), "lake.db.{topic}", "iceberg", {"registry": str(TYPED), "columns": "producer_id"}
+    )
+    assert registry is not None
+    assert options.columns[-1] == "producer_id"
+    assert (options.mode, options.starting_offsets) == ("PERMISSIVE", "earliest")
+    findings: list[str] = []
+    found = dict(table_jobs._tables(options, "lake.db.{topic}", registry, findings))
+    assert sorted(found) == [
+        "lake.db._schemas",
+        "lake.db.events",
+        "lake.db.orders",
+        "lake.db.payments",
+    ]
+    assert found["lake.db.orders"].readers
+    assert not found["lake.db._schemas"].readers
+    assert len(findings) == 2
+    with pytest.raises(ValueError, match="mode=DROPMALFORMED would drop"):
+        table_jobs.parse_table_options(str(DATA), "a.b.c", "iceberg", {"mode": "DROPMALFORMED"})
+    with pytest.raises(ValueError, match="select one topic"):
+        table_jobs.parse_table_options(str(TYPED), "a.b.c", "iceberg", {"registry": str(TYPED)})
+
+
+def test_two_topics_cannot_have_one_table(tmp_path: Any) -> None:
+    for topic in ("a.b", "a-b"):
+        segment_path(tmp_path, topic).write_bytes(damaged_log(1).log)
+    options, _ = table_jobs.parse_table_options(str(tmp_path), "l.d.{topic}", "iceberg", {})
+    with pytest.raises(ValueError, match=r"the topics a.b and a-b have the same table l\.d\.a_b"):
+        list(table_jobs._tables(options, "l.d.{topic}", None, []))
+
+
+def test_problems_of_a_task(tmp_path: Any) -> None:
+    options, _ = table_jobs.parse_table_options(
+        str(TYPED), "l.d.t", "iceberg", {"topics": "orders", "registry": str(TYPED)}
+    )
+    (task,) = tasks(path=str(TYPED), topics="orders")
+    found = [
+        row
+        for batch in scan_problems(task, ProblemScan(options, needs_key=False))
+        for row in batch.to_pylist()
+    ]
+    assert [row["offset"] for row in found] == [81]
+    assert found[0]["value_raw"]
+    assert "is not decoded" in found[0]["reason"]
+    strict = options.replace(mode="FAILFAST", registry=None)
+    assert not [b for b in scan_problems(task, ProblemScan(strict, needs_key=True)) if b.num_rows]
