@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
@@ -38,6 +39,9 @@ _NUMBERS = [
     -(2**63),
     2**64 - 1,
 ]
+
+# Messages inside a value, at most: most values are small, so that a test can try many types.
+_MOST_MESSAGES = [5, 10, 20, 20, 200]
 
 
 class RandomProtobuf:
@@ -159,8 +163,11 @@ class RandomProtobuf:
     def fill(self, message: Any, depth: int = 0) -> None:
         """Set some of the fields of a message."""
         pick = self.random
+        if depth == 0:
+            self._messages_left = pick.choice(_MOST_MESSAGES)
+        self._messages_left -= 1
         for field in message.DESCRIPTOR.fields:
-            if pick.random() < 0.3 or depth > 4:
+            if pick.random() < 0.3 or depth > 4 or self._messages_left < 0:
                 continue
             if not field.is_repeated:
                 self._set(message, field, depth)
@@ -207,9 +214,7 @@ class RandomProtobuf:
         if kind == 14:
             known = list(field.enum_type.values_by_number)
             return pick.choice(known if field.enum_type.is_closed else [*known, 77, -5])
-        bits = 64 if kind in (3, 4, 6, 16, 18) else 32
-        low, high = (0, 2**bits) if kind in (4, 6, 7, 13) else (-(2 ** (bits - 1)), 2 ** (bits - 1))
-        return pick.choice([one for one in _NUMBERS if low <= one < high])
+        return pick.choice(_numbers(kind))
 
     def bytes_of(self, message_class: Any) -> bytes:
         """Return an encoding of a message: fields in any order, often twice, unknown ones."""
@@ -227,6 +232,14 @@ class RandomProtobuf:
                 pick.choice([b"\xf8\x3f\x01", b"\x83\x40\x08\x01\x84\x40", b"\x85\x40abcd"]) + data
             )
         return data
+
+
+@lru_cache
+def _numbers(kind: int) -> list[int]:
+    """Return the numbers that a type of integers has."""
+    bits = 64 if kind in (3, 4, 6, 16, 18) else 32
+    low, high = (0, 2**bits) if kind in (4, 6, 7, 13) else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    return [one for one in _NUMBERS if low <= one < high]
 
 
 def fields_of(data: bytes) -> Iterator[bytes]:
@@ -264,12 +277,17 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
+@lru_cache
+def _well_known_files() -> list[bytes]:
+    found = (protobuf_schema.well_known(f"google/protobuf/{name}.proto") for name in _WELL_KNOWN)
+    return [one.SerializeToString() for one in found]
+
+
 def message_classes(file: FileDescriptorProto) -> list[Any]:
     """Return classes of a file's messages."""
     pool = descriptor_pool.DescriptorPool()
-    for name in _WELL_KNOWN:
-        known = protobuf_schema.well_known(f"google/protobuf/{name}.proto")
-        pool.AddSerializedFile(known.SerializeToString())
+    for known in _well_known_files():
+        pool.AddSerializedFile(known)
     pool.AddSerializedFile(file.SerializeToString())
     found = pool.FindFileByName(file.name).message_types_by_name.values()
     return [message_factory.GetMessageClass(one) for one in found]

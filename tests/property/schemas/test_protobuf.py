@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -81,18 +82,28 @@ def equal(expected: Any, found: Any) -> bool:
     return bool(expected == found)
 
 
-def check(seed: int) -> None:
-    """Compare values of random messages, read by their own and by another version of the file."""
-    source = RandomProtobuf(seed)
-    writer = message_classes(source.file())[0]
-    reader = writer
-    if source.random.random() < 0.5:
-        other = RandomProtobuf(seed + 1)
-        other.syntax = source.syntax
-        reader = message_classes(other.file())[0]
-    program = ProtobufProgram(reader.DESCRIPTOR)
-    values = [source.bytes_of(writer) for _ in range(_VALUES)]
-    found, status = decoded(program, values)
+def check(seed: int) -> int:
+    """
+    Compare values of all messages of two versions of a random file, each read by both.
+
+    Returns
+    -------
+    int
+        The number of messages.
+    """
+    source, other = RandomProtobuf(seed), RandomProtobuf(seed + 1)
+    other.syntax = source.syntax
+    versions = [message_classes(one.file()) for one in (source, other)]
+    for writers, readers in permutations(versions):
+        for at, writer in enumerate(writers):
+            values = [source.bytes_of(writer) for _ in range(_VALUES)]
+            for one in (writer, *readers[at : at + 1]):
+                compare_all(one, values, seed)
+    return sum(map(len, versions))
+
+
+def compare_all(reader: Any, values: list[bytes], seed: int) -> None:
+    found, status = decoded(ProtobufProgram(reader.DESCRIPTOR), values)
     for data, row, reason in zip(values, found, status, strict=True):
         compare(reader, data, row, reason, seed)
 
@@ -129,11 +140,7 @@ def test_values_of_random_messages_are_those_of_protobuf(seed: int) -> None:
 def check_damaged(seed: int) -> None:
     source = RandomProtobuf(seed)
     reader = message_classes(source.file())[0]
-    program = ProtobufProgram(reader.DESCRIPTOR)
-    values = [damaged(source, source.bytes_of(reader)) for _ in range(30)]
-    found, status = decoded(program, values)
-    for data, row, reason in zip(values, found, status, strict=True):
-        compare(reader, data, row, reason, seed)
+    compare_all(reader, [damaged(source, source.bytes_of(reader)) for _ in range(30)], seed)
 
 
 def damaged(source: RandomProtobuf, data: bytes) -> bytes:
