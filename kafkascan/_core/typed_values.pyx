@@ -285,7 +285,8 @@ cdef bint decode_one(Decoding *job) noexcept nogil:
     cdef ks_typed *typed = job.typed
     cdef int64_t row = job.done, rows = typed.columns.entries, size = job.size[row]
     cdef int64_t first = job.first_step[row]
-    cdef const uint8_t *p = <const uint8_t *>job.address[row]
+    # Bytes of size 0 may have no address, but NULL means that a value cannot be decoded.
+    cdef const uint8_t *p = <const uint8_t *>(job.address[row] if size else <uintptr_t>&size)
     cdef const uint8_t *end
     if 0 <= first < job.first_count and size >= 0:
         typed.items_left = FIRST_ITEMS + ITEMS_OF_BYTE * size

@@ -27,7 +27,7 @@ def _typed(path: Path, schema: str | None = None) -> tuple[list[Any], list[str]]
 
 
 def test_values_of_a_schema(tmp_path: Path) -> None:
-    path = _log(tmp_path, [b'{"a": 1}', None, b'{"a": "1"}', b'{"a": 1', b"null", b'{"b": 2}'])
+    path = _log(tmp_path, [b'{"a": 1}', None, b'{"a": "1"}', b"", b"null", b'{"b": 2}'])
     schema = json.dumps({"properties": {"a": {"type": "integer"}}})
     assert _typed(path, schema) == (
         [{"a": 1}, None, None, None, None, {"a": None}],
@@ -35,6 +35,13 @@ def test_values_of_a_schema(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueSchemaError):
         json_values("{")
+
+
+def test_a_text_that_ends_early(tmp_path: Path) -> None:
+    path = _log(tmp_path, [b'{"a": 1', b'{"a": 1}'])
+    assert _typed(path, '{"properties": {"a": {"type": "integer"}}}') == (
+        [None, {"a": 1}], ["BAD_JSON"],
+    )  # fmt: skip
 
 
 def test_types_of_a_sample(tmp_path: Path) -> None:

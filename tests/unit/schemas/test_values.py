@@ -160,6 +160,31 @@ def test_values_of_aws_glue_are_decompressed(tmp_path: Path) -> None:
     assert [one.symbol for one in table.problems] == ["BAD_COMPRESSED_DATA"]
 
 
+@pytest.mark.parametrize(
+    ("schema_type", "text", "row", "symbols"),
+    [
+        ("AVRO", json.dumps(V1), None, ["VALUE_TOO_SHORT"]),
+        ("AVRO", '{"type":"record","name":"R","fields":[]}', {}, []),
+        ("PROTOBUF", 'syntax = "proto3"; message A { int32 x = 1; }', {"x": 0}, []),
+        ("JSON", '{"properties":{"x":{"type":"integer"}}}', None, ["BAD_JSON"]),
+    ],
+)
+def test_a_value_without_bytes(
+    tmp_path: Path, schema_type: str, text: str, row: Any, symbols: list[str]
+) -> None:
+    """A header names its schema; the values beside it stay where they are."""
+    rows = [{"subject": "orders-value", "version": 1, "id": 1, "schemaType": schema_type,
+             "schema": text}]  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    headers = [[("__value_schema_id", bytes(4) + b"\1")], [], []]
+    batches = ks.build_batches(value=[b"", None, None], headers=headers)
+    table = ks.read_records(
+        batches, value=open_registry(tmp_path / "registry.json").reader("orders-value")
+    )
+    assert table["value"].tolist() == [row, None, None]
+    assert [one.symbol for one in table.problems] == symbols
+
+
 def test_a_message_that_nobody_names_is_a_problem(tmp_path: Path) -> None:
     """There are two, and the value has no indexes, as kafkajs writes it."""
     text = 'syntax = "proto3"; message A { int32 x = 1; } message B { int32 x = 1; }'
