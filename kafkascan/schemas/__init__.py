@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         FramedRecords as FramedRecords,
         FrameReader as FrameReader,
         Framing as Framing,
+        MessagePath as MessagePath,
         Part as Part,
     )
     from kafkascan.schemas.places import (
@@ -41,7 +42,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
-            "framing": ["FramedRecords", "FrameReader", "Framing", "Part"],
+            "framing": ["FramedRecords", "FrameReader", "Framing", "MessagePath", "Part"],
             "places": ["RegistryError", "open_registry"],
             "plain_json": ["JsonValues", "PlainJsonDecoder", "json_values"],
             "registry": [

@@ -19,6 +19,11 @@ from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry
 Part: TypeAlias = Literal["key", "value"]
 """The part of a record whose schema is asked for."""
 
+MessagePath: TypeAlias = tuple[int, ...]
+"""Where a message is in its Protobuf file: its number, that of one nested in it, and so on."""
+
+PROTOBUF = "PROTOBUF"
+
 NO_SCHEMA = -1
 """Row of records without a known schema."""
 
@@ -30,7 +35,7 @@ _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 _SHORT_ID, _LONG_ID, _GUID = ">u4", ">u8", "S16"
 _HeaderForms: TypeAlias = tuple[tuple[int, int | None, str], ...]
 # Headers that name a schema; of several, the last one counts. Their values have a size, the first
-# byte or None, and an end.
+# byte or None, and an end. Behind those with a first byte, message indexes of Protobuf may follow.
 _HEADERS: dict[str, _HeaderForms] = {
     "apicurio.{part}.contentId": ((8, None, _LONG_ID),),
     "apicurio.{part}.globalId": ((8, None, _LONG_ID),),
@@ -42,6 +47,8 @@ _ENCODING, _BINARY = "apicurio.{part}.encoding", b"BINARY"
 _ROWS_AT_ONCE = 1 << 16
 # Ids up to here are looked up in a table of 4 bytes each.
 _LARGEST_DIRECT_ID = 1 << 20
+# Bytes of a header with message indexes, and different messages that headers of a topic name.
+_LONGEST_HEADER, _MOST_PATHS = 128, 1 << 12
 # Headers of a record that are compared; and of all records at a time.
 _MOST_HEADERS = 1_000
 _HEADERS_AT_ONCE = 1 << 16
@@ -92,18 +99,28 @@ class FramedRecords:
         Bytes of the prefix, without the message indexes of Protobuf.
     framing : ndarray of uint8, shape (n,)
         `Framing`: the form, or the reason why there is no schema.
+    paths : sequence of tuple of int
+        Messages of Protobuf files that headers name, also ones that no record has.
+    path : ndarray of int32, shape (n,)
+        Index into `paths`; -1 if no header names a message.
     """
 
     schemas: Sequence[RegisteredSchema]
     schema: NDArray[np.int32]
     skip: NDArray[np.int32]
     framing: NDArray[np.uint8]
+    paths: Sequence[MessagePath]
+    path: NDArray[np.int32]
 
     def __getitem__(self, rows: slice) -> FramedRecords:
         """Return a view of some records."""
-        return replace(
-            self, schema=self.schema[rows], skip=self.skip[rows], framing=self.framing[rows]
-        )
+        arrays = {name: getattr(self, name)[rows] for name in ("schema", "skip", "framing", "path")}
+        return replace(self, **arrays)
+
+    def path_of(self, row: int) -> MessagePath | None:
+        """Return the message that a record's header names; None if none does."""
+        path = int(self.path[row])
+        return None if path < 0 else self.paths[path]
 
 
 class FrameReader:
@@ -126,6 +143,10 @@ class FrameReader:
 
     def __init__(self, registry: Registry, *, context: str = "") -> None:
         self.schemas = registry.schemas
+        self._is_protobuf = np.array(
+            [one.schema_type == PROTOBUF for one in self.schemas] + [False], np.bool_
+        )
+        self._paths: dict[MessagePath, int] = {}
         context = "" if context == "." else context
         rows = [
             (one.id, row)
@@ -149,6 +170,8 @@ class FrameReader:
             result_memory.empty(len(size), np.int32),
             result_memory.empty(len(size), np.int32),
             result_memory.empty(len(size), np.uint8),
+            [],
+            np.full(len(size), NO_SCHEMA, np.int32),
         )
         for first in range(0, len(size), _ROWS_AT_ONCE):
             rows = slice(first, first + _ROWS_AT_ONCE)
@@ -157,7 +180,7 @@ class FrameReader:
                 self._read_mixed(piece, part, size[rows], part_of)
         if "headers_count" in table.columns and table.columns["headers_count"].any():
             self._read_headers(table, part, found)
-        return found
+        return replace(found, paths=list(self._paths))
 
     # ---- prefixes ----
 
@@ -240,18 +263,72 @@ class FrameReader:
         """Set the schemas of records by the values of their headers; nulls have none."""
         sizes = np.diff(values.starts)
         is_there = found.framing[rows] != Framing.NULL
-        found.schema[rows], found.skip[rows] = NO_SCHEMA, 0
+        found.schema[rows], found.skip[rows], found.path[rows] = NO_SCHEMA, 0, NO_SCHEMA
         found.framing[rows[is_there]] = Framing.BAD_HEADER
-        for size, magic, kind in forms:
+        is_known_size = is_there & (sizes > 0) & (sizes <= _LONGEST_HEADER)
+        for size in np.flatnonzero(np.bincount(sizes[is_known_size])).tolist():
             at = np.flatnonzero((sizes == size) & is_there)
             if len(at) == len(sizes):
                 raw = values.data.reshape(-1, size)
             else:
                 raw = values.data[values.starts[at][:, None] + np.arange(size)]
-            if magic is not None:
-                at, raw = at[raw[:, 0] == magic], raw[raw[:, 0] == magic]
-            keys = self._guids if kind == _GUID else self._ids
-            _set(found, rows[at], keys.find(_ends(raw, kind)), Framing.HEADER, 0)
+            for least, magic, kind in forms:
+                if size == least and magic is None:
+                    self._set_header(found, rows[at], raw, least, kind)
+                elif size >= least and magic is not None:
+                    is_form = raw[:, 0] == magic
+                    self._set_header(found, rows[at[is_form]], raw[is_form], least, kind)
+
+    def _set_header(
+        self,
+        found: FramedRecords,
+        rows: NDArray[np.int64],
+        raw: NDArray[np.uint8],
+        size: int,
+        kind: str,
+    ) -> None:
+        """Set the schemas that headers of one form name, and the messages of what follows it."""
+        keys, more = self._guids if kind == _GUID else self._ids, raw.shape[1] - size
+        schema = keys.find(_ends(raw[:, :size], kind))
+        if more:
+            tails, of_row = np.unique(_ends(raw, f"S{more}"), return_inverse=True)
+            paths = [self._path_row(one.ljust(more, b"\0")) for one in tails.tolist()]
+            path = np.array(paths, np.int32)[of_row]
+            is_path = self._is_protobuf[schema] & (path >= 0)
+            found.path[rows[is_path]] = path[is_path]
+            is_good = is_path | (schema < 0)
+            rows, schema = rows[is_good], schema[is_good]
+        _set(found, rows, schema, Framing.HEADER, 0)
+
+    def _path_row(self, indexes: bytes) -> int:
+        """Return the row of the path that message indexes are; -1 if they are none."""
+        path = message_path(indexes)
+        if path is None or (path not in self._paths and len(self._paths) == _MOST_PATHS):
+            return NO_SCHEMA
+        return self._paths.setdefault(path, len(self._paths))
+
+
+def message_path(data: bytes) -> MessagePath | None:
+    """
+    Return the message indexes before a Protobuf value, as Confluent's serializers write them.
+
+    Returns
+    -------
+    tuple of int or None
+        ``(0,)`` for the single zero that stands for it; None if there are none.
+    """
+    numbers, number, shift = list[int](), 0, 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append((number >> 1) ^ -(number & 1))
+            number = shift = 0
+            if numbers[0] < 0:
+                return None
+            if len(numbers) > numbers[0]:
+                return tuple(numbers[1:]) or (0,)
+    return None
 
 
 def _set_encodings(found: FramedRecords, rows: NDArray[np.int64], values: Gathered) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 from kafkascan.format.errors import ValueSchemaError
+from kafkascan.schemas.framing import PROTOBUF, MessagePath, message_path
 from kafkascan.schemas.programs.avro_program import AvroProgram
 from kafkascan.schemas.programs.avro_schema import AvroType, parse_avro
 from kafkascan.schemas.programs.json_program import JsonProgram
@@ -22,10 +23,7 @@ if TYPE_CHECKING:
     from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
     from kafkascan.schemas.programs.protobuf_schema import ProtobufSchema
 
-AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
-
-MessagePath = tuple[int, ...]
-"""Where a message is in its file: its number, that of one nested in it, and so on."""
+AVRO, JSON = "AVRO", "JSON"
 
 # Apicurio's `Ref`: its size, the tag of a name, the size of that, and letters.
 _REF = re.compile(rb"([\x03-\x7f])\n([\x01-\x7d])([A-Za-z0-9_]+)")
@@ -38,7 +36,9 @@ class Reader(Protocol):
     def program(self) -> Program:
         """The program that fills the columns."""
 
-    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+    def first_step(
+        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
+    ) -> int:
         """
         Return the first step for values that were written with a schema.
 
@@ -47,6 +47,13 @@ class Reader(Protocol):
         writer : RegisteredSchema
         is_prefixed : bool
             Whether the values have a prefix; otherwise a record header names their schema.
+        path : tuple of int, optional
+            The message that the header names.
+
+        Returns
+        -------
+        int
+            -1 if that is another message than the one of the columns.
 
         Raises
         ------
@@ -75,7 +82,9 @@ class AvroReader:
         _require_type(schema, AVRO)
         return parse_avro(schema.text, texts_of(self._registry, schema))
 
-    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+    def first_step(
+        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
+    ) -> int:
         """See `Reader`."""
         return self.program.add(self._parsed(writer))
 
@@ -122,16 +131,20 @@ class ProtobufReader:
         self._name = found.messages[path].full_name
         self.program: ProtobufProgram = ProtobufProgram(found.messages[path])
 
-    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+    def first_step(
+        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
+    ) -> int:
         """See `Reader`."""
         found = compiled_protobuf(self._registry, writer)
-        path = found.path_of(self._name)
-        if path is None:
+        own = found.path_of(self._name)
+        if own is None:
             raise ValueSchemaError(f"it has no message {self._name}")
+        if path is not None:
+            return self.program.PLAIN if path == own else -1
         name = self._name.rpartition(".")[2]
-        is_clear = path == (0,) and found.has_one_message
+        is_clear = own == (0,) and found.has_one_message
         return self.program.after_naming(
-            path,
+            own,
             name if found.message_named(name) is not None else "",
             may_be_unnamed=not is_prefixed
             or ((is_clear or self._is_certain) and not found.is_deep),
@@ -155,7 +168,9 @@ class JsonReader:
         _require_type(schema, JSON)
         self.program = JsonProgram(parse_json_schema(schema.text, texts_of(registry, schema)))
 
-    def first_step(self, writer: RegisteredSchema, *, is_prefixed: bool) -> int:
+    def first_step(
+        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
+    ) -> int:
         """See `Reader`."""
         _require_type(writer, JSON)
         return self.program.first_step
@@ -187,7 +202,9 @@ def _require_type(schema: RegisteredSchema, schema_type: str) -> None:
         )
 
 
-def message_of(schema: ProtobufSchema, data: bytes, *, is_prefixed: bool) -> Descriptor | None:
+def message_of(
+    schema: ProtobufSchema, data: bytes, *, is_prefixed: bool, path: MessagePath | None = None
+) -> Descriptor | None:
     """
     Return the message that a Protobuf value says it is.
 
@@ -199,32 +216,13 @@ def message_of(schema: ProtobufSchema, data: bytes, *, is_prefixed: bool) -> Des
         The first bytes behind the prefix.
     is_prefixed : bool
         Whether there is one; otherwise a value that does not say anything is the first message.
+    path : tuple of int, optional
+        What the header says.
     """
+    if path is not None:
+        return schema.messages.get(path)
     ref = _REF.match(data)
     if ref and ref[1][0] == ref[2][0] + 2 and len(ref[3]) >= ref[2][0]:
         return schema.message_named(ref[3][: ref[2][0]].decode())
     path = message_path(data) if is_prefixed else (0,)
     return None if path is None else schema.messages.get(path)
-
-
-def message_path(data: bytes) -> MessagePath | None:
-    """
-    Return the message indexes before a Protobuf value, as Confluent's serializers write them.
-
-    Returns
-    -------
-    tuple of int or None
-        ``(0,)`` for the single zero that stands for it; None if there are none.
-    """
-    numbers, number, shift = list[int](), 0, 0
-    for byte in data:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            numbers.append((number >> 1) ^ -(number & 1))
-            number = shift = 0
-            if numbers[0] < 0:
-                return None
-            if len(numbers) > numbers[0]:
-                return tuple(numbers[1:]) or (0,)
-    return None

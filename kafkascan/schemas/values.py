@@ -5,22 +5,27 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
+from kafkascan.format.errors import SENTENCES, STATUS, SYMBOLS, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
-from kafkascan.schemas.framing import FramedRecords, FrameReader, Framing
+from kafkascan.schemas.framing import (
+    PROTOBUF,
+    FramedRecords,
+    FrameReader,
+    Framing,
+    MessagePath,
+)
 from kafkascan.schemas.programs.avro_schema import parse_avro
 from kafkascan.schemas.programs.program_runs import decode_values
 from kafkascan.schemas.readers import (
     AVRO,
     JSON,
-    PROTOBUF,
     AvroReader,
     JsonReader,
     ProtobufReader,
@@ -52,6 +57,7 @@ _MAX_PROBLEMS = 1_000
 _MAX_UNPACKED = 1 << 28
 # Records that are looked at for their messages, and bytes of their prefixes.
 _FIRST_RECORDS, _LONGEST_PATH = 100, 256
+_Writer: TypeAlias = tuple[int, bool, MessagePath | None]
 _UNFRAMED = {
     Framing.NO_PREFIX: "it has no prefix with the id of a schema",
     Framing.UNKNOWN_ID: "the registry does not have the schema that it names",
@@ -163,7 +169,7 @@ class ValueDecoder:
         self._schema = schema or registry.newest(f"{place.topic}-{place.name}")
         self._reader = None if self._schema is None else self._reader_of(self._schema, message)
         self._no_reader = UNNAMED, " has several messages: say which one it is"
-        self._first_steps: dict[tuple[int, bool], int | ValueSchemaError] = {}
+        self._first_steps: dict[_Writer, int | ValueSchemaError] = {}
         self._problems = ItemProblems(place)
 
     @property
@@ -268,7 +274,9 @@ class ValueDecoder:
             if number not in compiled:
                 compiled[number] = self._compiled(framed.schemas[number])
             one, data = compiled[number], (begin or b"")[skip:]
-            message = None if one is None else message_of(one, data, is_prefixed=skip > 0)
+            if one is None:
+                continue
+            message = message_of(one, data, is_prefixed=skip > 0, path=framed.path_of(row))
             if message is not None:
                 yield message.full_name
 
@@ -298,21 +306,27 @@ class ValueDecoder:
             if rows.any():
                 steps = np.full(len(framed.schemas) + 1, -1, np.int32)
                 for row in present:
-                    steps[row] = self._first_step(reader, row, framed.schemas[row], is_prefixed)
+                    steps[row] = self._first_step(reader, framed, (row, is_prefixed, None))
                 found[rows] = steps[framed.schema[rows]]
+        rows = np.flatnonzero(framed.path >= 0)
+        codes = framed.schema[rows].astype(np.int64) * len(framed.paths) + framed.path[rows]
+        writers, of_row = np.unique(codes, return_inverse=True)
+        named = list[int]()
+        for row, path in (divmod(code, len(framed.paths)) for code in writers.tolist()):
+            named.append(self._first_step(reader, framed, (row, False, framed.paths[path])))
+        found[rows] = np.array(named, np.int32)[of_row]
         return found
 
-    def _first_step(
-        self, reader: Reader, row: int, schema: RegisteredSchema, is_prefixed: bool
-    ) -> int:
-        if (row, is_prefixed) not in self._first_steps:
+    def _first_step(self, reader: Reader, framed: FramedRecords, writer: _Writer) -> int:
+        if writer not in self._first_steps:
+            row, is_prefixed, path = writer
             step: int | ValueSchemaError
             try:
-                step = reader.first_step(schema, is_prefixed=is_prefixed)
+                step = reader.first_step(framed.schemas[row], is_prefixed=is_prefixed, path=path)
             except (ValueSchemaError, SchemaError) as error:
                 step = ValueSchemaError(str(error))
-            self._first_steps[row, is_prefixed] = step
-        found = self._first_steps[row, is_prefixed]
+            self._first_steps[writer] = step
+        found = self._first_steps[writer]
         return found if isinstance(found, int) else -1
 
     # ---- the bytes -----------------------------------------------------------------------
@@ -367,15 +381,16 @@ class ValueDecoder:
             framing = Framing(int(framed.framing[row]))
             return framing.name, _UNFRAMED[framing]
         name = f"schema id {framed.schemas[number].id}"
-        error = self._first_steps.get((number, framed.framing[row] != Framing.HEADER))
+        form = framed.framing[row]
+        error = self._first_steps.get((number, form != Framing.HEADER, framed.path_of(row)))
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
         if self._reader is None:
             symbol, sentence = self._no_reader
             return symbol, f"{name}{sentence}"
-        if status == 0:
+        if status == 0 and form == Framing.GLUE_ZLIB:
             return "BAD_COMPRESSED_DATA", f"{name}: it cannot be decompressed, or is too large"
-        symbol, sentence = reason_of(status)
+        symbol, sentence = reason_of(status or STATUS["UNRESOLVED_VALUE"])
         return symbol, f"{name}: {sentence}"
 
     def _note(self, message: str) -> Problem:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import (
+    Schema,
+    SchemaReference,
+    SchemaRegistryClient,
+    header_schema_id_serializer,
+)
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import kafkascan as ks
@@ -26,6 +33,7 @@ from tests.support.typed_topics import (
     EVENTS,
     ORDERS,
     PAYMENTS,
+    a_payment,
     payment_class,
     registry_client,
 )
@@ -118,6 +126,52 @@ def test_protobuf(registry: Registry, version: int) -> None:
         by_topic = ks.read_records(DATA / "payments-0", value=registry)
         assert by_topic.typed["value"].equals(records.typed["value"])
         assert not len(by_topic.problems)
+
+
+@pytest.mark.parametrize("name", ["shop.Payment", "shop.Other", "shop.Payment.Part"])
+def test_a_header_names_the_message(tmp_path: Path, name: str) -> None:
+    """Values are those of the deserializer, which reads the message from the header, too."""
+    client, pick = registry_client(), random.Random(name)
+    conf = {"use.deprecated.format": False}
+    values, all_headers, expected = list[bytes | None](), list[Any](), list[Any]()
+    for message in (a_payment(pick, 0), a_payment(pick, 1), payment_class(1, name)(),
+                    payment_class(1, "shop.Other")(is_other=True)):  # fmt: skip
+        headers: list[tuple[str, bytes]] = []
+        context = SerializationContext("payments", MessageField.VALUE, headers)
+        by_header = {**conf, "schema.id.serializer": header_schema_id_serializer}
+        value = ProtobufSerializer(type(message), client, by_header)(message, context)
+        found = ProtobufDeserializer(type(message), conf, client)(value, context)
+        assert row_of(found) == row_of(message)
+        found = payment_class(1, name).FromString(value)
+        values.append(value)
+        all_headers.append(headers)
+        expected.append(row_of(found) if message.DESCRIPTOR.full_name == name else None)
+    batches, registry = (
+        ks.build_batches(value=values, headers=all_headers),
+        registry_of(client, tmp_path),
+    )
+    records = ks.read_records(batches, value=registry.reader("payments-value", message=name))
+    rows = [row for chunk in records.typed["value"].chunks for row in plain(chunk)]
+    for row, wanted in zip(rows, expected, strict=True):
+        assert row == wanted if wanted is None else same_message(wanted, row)
+    assert len(records.problems) == expected.count(None)
+    assert {one.symbol for one in records.problems} <= {"UNRESOLVED_VALUE", "BAD_SCHEMA"}
+    if name == "shop.Payment":  # that of the first record
+        by_record = ks.read_records(batches, value=registry)
+        assert by_record.typed["value"].equals(records.typed["value"])
+
+
+def registry_of(client: SchemaRegistryClient, folder: Path) -> Registry:
+    """Return what a client's registry has."""
+    rows = [
+        {"subject": one.subject, "version": one.version, "id": one.schema_id, "guid": one.guid,
+         "schemaType": one.schema.schema_type, "schema": one.schema.schema_str}
+        for subject in client.get_subjects()
+        for one in (client.get_version(subject, version)
+                    for version in client.get_versions(subject))
+    ]  # fmt: skip
+    (folder / "registry.json").write_text(json.dumps(rows))
+    return open_registry(folder / "registry.json")
 
 
 def test_a_message_that_a_schema_does_not_have(registry: Registry) -> None:
