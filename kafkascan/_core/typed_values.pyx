@@ -65,6 +65,8 @@ cdef extern from "avro.h" nogil:
 
 
 cdef extern from "protobuf.h" nogil:
+    ctypedef void *locale_t
+
     ctypedef struct ks_pb_message:
         int32_t kind
 
@@ -85,6 +87,7 @@ cdef extern from "protobuf.h" nogil:
         ks_pb_instance *instances
         ks_pb_choice *choices
         int64_t serial
+        locale_t c_locale
 
     const int KS_PB_OP_COUNT
     const int KS_PB_KIND_COUNT
@@ -97,8 +100,6 @@ cdef extern from "protobuf.h" nogil:
 
 
 cdef extern from "json_values.h" nogil:
-    ctypedef void *locale_t
-
     ctypedef struct ks_json_step:
         int32_t op
 
@@ -493,7 +494,7 @@ def decode_protobuf_into(
     pb.messages = <const ks_pb_message *>&messages[0]
     pb.fields = <const ks_pb_field *>&fields[0]
     pb.parts = &parts[0] if job.first_count else NULL
-    pb.serial = 0
+    pb.serial, pb.c_locale = 0, c_locale
     pb.instances = <ks_pb_instance *>calloc(message_count, sizeof(ks_pb_instance))
     pb.choices = <ks_pb_choice *>calloc(field_count, sizeof(ks_pb_choice))
     try:

@@ -14,8 +14,9 @@ enum                                          dictionary of names; a number with
 repeated, map                                 list, map (of a key that occurs twice, the last entry)
 ``google.protobuf.Timestamp``, ``Duration``   timestamp[ns, UTC], duration[ns]
 wrappers such as ``Int32Value``               the value, or null
-``Struct``, ``Value``, ``ListValue``, and a   binary: the bytes of the message
-message inside itself
+``Struct``, ``Value``, ``ListValue``          string: its JSON
+message inside itself, or without fields      binary: the bytes of the message; Parquet has no
+                                              struct without members
 other message                                 struct
 ============================================  ====================================================
 """
@@ -75,10 +76,13 @@ _SCALARS = {
 }
 _GROUP_TYPE, _MESSAGE_TYPE, _INT32_TYPE, _INT64_TYPE = 10, 11, 5, 3
 
+_PACKED = {"CLOSED_ENUM", *(op for op, wire_type, _ in _SCALARS.values() if wire_type != _SIZED)}
+
 _TIMES = {"google.protobuf.Timestamp": "TIMESTAMP", "google.protobuf.Duration": "DURATION"}
 _WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 _WRAPPERS = {f"google.protobuf.{name}Value" for name in _WRAPPED}
-_DYNAMIC = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue")}
+_DYNAMIC = {"google.protobuf.Struct": "JSON_STRUCT", "google.protobuf.Value": "JSON_VALUE",
+            "google.protobuf.ListValue": "JSON_LIST"}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +200,7 @@ class ProtobufProgram:
 
     def _field(self, one: _Field, oneof: int) -> tuple[int, ...]:
         tag, other_tag, below = one.number << 3 | one.wire_type, 0, -1
-        if one.list is not None and one.op not in ("TEXT", "BYTES", "RAW", "MESSAGE"):
+        if one.list is not None and one.op in _PACKED:
             other_tag = one.number << 3 | _SIZED
             if one.is_packed:
                 tag, other_tag = other_tag, tag
@@ -278,8 +282,10 @@ class _Builder:
         nullable &= not is_entry
         if one.message_type is not None:
             wire_type = _GROUP if one.type == _GROUP_TYPE else _SIZED
-            is_raw = one.message_type.full_name in _DYNAMIC
-            if is_raw or one.message_type.full_name in inside:
+            if one.message_type.full_name in _DYNAMIC:
+                op = _DYNAMIC[one.message_type.full_name]
+                column = self._column(name, pa.string(), nullable=nullable)
+            elif one.message_type.full_name in inside or not one.message_type.fields:
                 op, column = "RAW", self._column(name, pa.binary(), nullable=nullable)
             else:
                 op = "MESSAGE"

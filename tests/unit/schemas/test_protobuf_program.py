@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf import message_factory
+from google.protobuf import json_format, message_factory, struct_pb2
 from google.protobuf.message import DecodeError
 
 from kafkascan.format.errors import SYMBOLS, ValueSchemaError
@@ -67,10 +68,10 @@ def test_types_and_nulls() -> None:
         pa.field("h", pa.timestamp("ns", "UTC")),
         pa.field("i", pa.duration("ns")),
         pa.field("j", pa.uint64()),
-        pa.field("k", pa.binary()),
+        pa.field("k", pa.string()),
         pa.field("l", any_type),
         pa.field("m", pa.binary()),
-        pa.field("n", pa.struct([])),
+        pa.field("n", pa.binary()),
     ]
 
 
@@ -108,6 +109,72 @@ def test_numbers_of_enums() -> None:
         {"e": None, "r": ["A0", "B"], "m": {}},
         {"e": None, "r": [], "m": {}},
     ]
+
+
+def dynamic(fields: str) -> str:
+    return f'syntax = "proto3"; import "google/protobuf/struct.proto"; message A {{ {fields} }}'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"), (True, "true"), (7, "7"), (-0.0, "-0"), (0.1, "0.1"), (1e300, "1e+300"),
+        (2.0**53, "9007199254740992"), (1 / 3, "0.3333333333333333"), ("ü\n\"", '"ü\\n\\""'),
+        ([1, [], {}, "x"], '[1, [], {}, "x"]'), ({"a": {"": None}}, '{"a": {"": null}}'),
+    ],
+)  # fmt: skip
+def test_values_of_any_type_are_json(value: Any, text: str) -> None:
+    made = json_format.ParseDict(value, struct_pb2.Value()).SerializeToString()
+    field = b"\x0a" + bytes([len(made)]) + made
+    (row,) = rows_of(dynamic("google.protobuf.Value v = 1;"), field)
+    assert row == {"v": text}
+
+
+def test_json_of_a_struct_that_is_not_set_or_not_valid() -> None:
+    text = dynamic("google.protobuf.Struct s = 1; map<int32, google.protobuf.Value> m = 2;"
+                   " repeated google.protobuf.ListValue l = 3;")  # fmt: skip
+    no_number, no_text = b"\x12\x09\x11" + b"\0" * 6 + b"\xf8\x7f", b"\x12\x03\x1a\x01\xff"
+    twice = b"\x12\x00\x12\x00"
+    entries = [b"\x0a" + bytes([len(one)]) + one for one in (no_number, no_text, twice)]
+    values = [b"\x0a" + bytes([len(one)]) + one for one in entries]
+    assert rows_of(text, b"", b"\x0a\x00\x12\x00\x1a\x00", *values) == [
+        {"s": None, "m": {}, "l": []},
+        {"s": "{}", "m": {0: "null"}, "l": ["[]"]},
+        "BAD_VALUE_NUMBER", "BAD_VALUE_TEXT", "BAD_VALUE_TAG",
+    ]  # fmt: skip
+
+
+def test_json_is_not_deeper_than_protobuf_reads() -> None:
+    """A list in a list is two messages deeper."""
+    program, message = program_of(dynamic("google.protobuf.Value v = 1;"))
+    for depth in (48, 49, 50, 1_000):
+        value = b""
+        for _ in range(depth):
+            value = _sized(b"\x32", _sized(b"\x0a", value))
+        value = _sized(b"\x0a", value)
+        (row,), (status,) = decoded(program, [value])
+        if depth < 50:
+            assert row == {"v": "[" * depth + "null" + "]" * depth}
+            message.FromString(value)
+        else:
+            assert SYMBOLS[int(status)] == "VALUE_TOO_DEEP"
+            with pytest.raises(DecodeError):
+                message.FromString(value)
+
+
+def _sized(tag: bytes, data: bytes) -> bytes:
+    size, rest = bytearray(), len(data)
+    while rest > 127:
+        size.append(rest & 127 | 128)
+        rest >>= 7
+    return tag + bytes([*size, rest]) + data
+
+
+def test_json_grows_its_column() -> None:
+    """A control character becomes six, so that no column has room for it at first."""
+    values = [_sized(b"\x0a", _sized(b"\x1a", b"\x01" * size)) for size in (10, 5_000, 300_000)]
+    rows = rows_of(dynamic("google.protobuf.Value v = 1;"), *values)
+    assert [json.loads(row["v"]) for row in rows] == ["\x01" * n for n in (10, 5_000, 300_000)]
 
 
 def test_the_last_value_and_the_last_member() -> None:
