@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+import pickle
 import re
+import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -242,6 +244,11 @@ class Registry:
                 self._guids.setdefault(one.schema.guid, schema)
             self._users[schema].append(one)
 
+    def __reduce__(self) -> tuple[Callable[[bytes], Registry], tuple[bytes]]:
+        """Return how to copy the registry: every task of a job gets it, and texts resemble."""
+        state = (self.place, self._versions, self.compatibility, self.modes, self.problems)
+        return _unpacked, (zlib.compress(pickle.dumps(state), 1),)
+
     def __iter__(self) -> Iterator[SubjectVersion]:
         """Yield all versions, by subject and version."""
         for found in self._versions.values():
@@ -436,6 +443,10 @@ class Registry:
         counts = f"{len(self):,} versions of {len(self._versions):,} subjects"
         first = f"<Registry {self.place}: {counts}, {len(self._users):,} schemas>"
         return "\n".join([first, *problem_lines(self.problems)])
+
+
+def _unpacked(packed: bytes) -> Registry:
+    return Registry(*pickle.loads(zlib.decompress(packed)))
 
 
 def _key_of(schema: RegisteredSchema) -> tuple[str, int, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import pickle
 import time
 import uuid
 from pathlib import Path
@@ -389,3 +390,21 @@ def test_deletions_take_no_quadratic_time(topic: TopicLog) -> None:
     found = open_registry(folder)
     assert time.process_time() - start < 5
     assert len(found) == count - 2
+
+
+def test_a_copy_for_the_tasks_of_a_job_is_small(topic: TopicLog) -> None:
+    """It has all schemas, because an id in a record may be that of any subject."""
+    found = replayed(
+        topic,
+        *(schema(f"topic-{one}-value", 1, one, AVRO_2.replace("note", f"n{one}"))
+          for one in range(500)),
+        schema("bad", 1, 1, AVRO), delete_subject("topic-3-value", 1),
+        setting("CONFIG", "topic-4-value", {"compatibilityLevel": "NONE"}),
+    )  # fmt: skip
+    packed = pickle.dumps(found)
+    assert len(packed) < sum(len(one.text) for one in found.schemas) / 2
+    copied = pickle.loads(packed)
+    assert [*copied] == [*found]
+    assert copied.to_table().rows() == found.to_table().rows()
+    assert (copied.place, copied.schemas, copied.guids) == (found.place, found.schemas, found.guids)
+    assert [*copied.problems] == [*found.problems] != []
