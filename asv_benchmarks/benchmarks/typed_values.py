@@ -1,7 +1,7 @@
 """Values with a schema into Arrow, beside other readers: 8 fields, one thread.
 
 `python -m benchmarks.typed_values` prints CPU time. Upper bound: nobody decodes values faster than
-their bytes are copied into one array.
+their bytes are copied into one array. Of records on one and two threads it prints wall time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import importlib.util
 import io
 import json
 import random
+import struct
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -20,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf import message_factory
 
+import kafkascan as ks
+from kafkascan.schemas import open_registry
 from kafkascan.schemas.programs.avro_program import AvroProgram
 from kafkascan.schemas.programs.avro_schema import parse_avro
 from kafkascan.schemas.programs.program_runs import decode_values
@@ -29,6 +34,7 @@ from kafkascan.schemas.programs.protobuf_schema import compile_protobuf
 from .usage import Job, cpu_medians, show
 
 VALUES = 200_000
+_WALL_ROUNDS = 25
 ORDER = """
 syntax = "proto3";
 package bench;
@@ -176,6 +182,30 @@ class Protobuf:
         return jobs
 
 
+def thread_seconds(avro: Avro) -> dict[str, float]:
+    """Return the least wall time of reading records with one and two threads."""
+    with tempfile.TemporaryDirectory() as folder:
+        row = {"subject": "orders-value", "version": 1, "id": 1, "schema": json.dumps(AVRO)}
+        (Path(folder) / "registry.json").write_text(json.dumps([row]))
+        registry = open_registry(Path(folder) / "registry.json").reader("orders-value")
+    prefix = b"\0" + struct.pack(">i", 1)
+    values = [prefix + one for one in avro.values]
+    log = bytes(ks.build_batches(value=values, max_records=1_000))
+    jobs: dict[str, Job] = {
+        f"read_records(value=registry, threads={threads})": partial(
+            ks.read_records, log, columns=["offset", "value"], value=registry, threads=threads
+        )
+        for threads in (1, 2)
+    }
+    found = dict.fromkeys(jobs, float("inf"))
+    for _ in range(_WALL_ROUNDS):
+        for name, job in jobs.items():
+            start = time.perf_counter()
+            job()
+            found[name] = min(found[name], time.perf_counter() - start)
+    return found
+
+
 def _no_fault(position: int) -> Exception:
     return AssertionError(position)
 
@@ -195,6 +225,12 @@ class TypedValues:
     def track_protobuf(self) -> float:
         return cpu_medians({"": self.protobuf.decode})[""] / VALUES * 1e9
 
+    def track_avro_records_on_two_threads(self) -> float:
+        one, two = thread_seconds(self.avro).values()
+        return two / one
+
+    track_avro_records_on_two_threads.unit = "of the wall time of one"  # type: ignore[attr-defined]
+
     def track_bytes_copied(self) -> float:
         copy = self.protobuf.jobs()["copy of the bytes (bound)"]
         return cpu_medians({"": copy})[""] / VALUES * 1e9
@@ -206,6 +242,8 @@ def main() -> None:
     size = sum(map(len, avro.values)) / VALUES
     title = f"Avro values: {VALUES:,} of {size:.0f} bytes, 8 fields"
     show(title, cpu_medians(avro.jobs()), "ns/record", VALUES)
+    title = f"records with these values, least wall time of {_WALL_ROUNDS}"
+    show(title, thread_seconds(avro), "ns/record", VALUES)
     protobuf = Protobuf()
     size = protobuf.array.nbytes / VALUES - 4
     title = f"Protobuf values: {VALUES:,} of {size:.0f} bytes, 8 fields"
