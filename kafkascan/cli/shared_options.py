@@ -665,3 +665,27 @@ ITEM_FORMS = ("text", "hex", "base64", "json")
 
 TYPED = "auto"
 """The form of items that are decoded by the schemas of a registry."""
+
+
+def with_registry(command: Command) -> Command:
+    """Declare the options that say which schemas keys and values are decoded by."""
+    return declare(
+        command,
+        option(
+            "--registry PLACE",
+            help="The schemas for --key-as auto and --value-as auto: a data dir or partition with"
+            " the topic _schemas, a folder of .avsc, .proto and .json files, a dump or the URL of a"
+            " registry. By default, the data dir of the logs.",
+        ),
+        option(
+            "--value-schema SUBJECT[:VERSION]",
+            help="Decode values into the columns of this schema. By default, into those of the"
+            " newest version of the subject TOPIC-value.",
+        ),
+        option(
+            "--value-message NAME",
+            default="",
+            help="The Protobuf message of the values, by its full name, if the schema has several."
+            " By default, that of the first records.",
+        ),
+    )

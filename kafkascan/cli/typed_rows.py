@@ -13,7 +13,6 @@ from kafkascan.cli.shared_options import TYPED
 from kafkascan.format.errors import NoLogsError
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.queries.row_windows import FoundRows
-from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ColumnDecoder, ColumnDecoders, ItemDecoding, ItemPlace
 from kafkascan.schemas.places import open_registry
@@ -27,13 +26,18 @@ INFERRED = "inferred"
 
 def registry_decoders(
     run: Run,
-    inputs: list[SegmentInput],
+    folder: Path | None,
     formats: Mapping[str, str],
     place: str | None,
     value_schema: str | None,
     value_message: str,
 ) -> dict[str, ColumnDecoders]:
-    """Return what decodes keys and values by a registry; nothing if they are not to be."""
+    """
+    Return what decodes keys and values by a registry; nothing if they are not to be.
+
+    Without a place, the registry is that of the folder, the data dir with the logs, if there are
+    any.
+    """
     typed = [name for name, kind in formats.items() if kind == TYPED]
     if not typed and place is not None:
         raise click.UsageError("--registry needs --value-as auto or --key-as auto")
@@ -41,9 +45,9 @@ def registry_decoders(
         raise click.UsageError("--value-schema and --value-message need --value-as auto")
     if value_message and value_schema is None:
         raise click.UsageError("--value-message needs --value-schema")
-    if not typed or not inputs:
+    if not typed or folder is None:
         return {}
-    registry = open_registry_of(run, inputs, place)
+    registry = _open_registry_of(run, folder, place)
     found: dict[str, ColumnDecoders] = dict.fromkeys(typed, registry)
     if value_schema is not None:
         try:
@@ -67,7 +71,7 @@ def json_decoders(formats: Mapping[str, str], place: str | None) -> dict[str, Co
         raise click.UsageError(f"--json-schema {place}: {error}") from None
 
 
-def open_registry_of(run: Run, inputs: list[SegmentInput], place: str | None) -> Registry:
+def _open_registry_of(run: Run, folder: Path, place: str | None) -> Registry:
     """
     Return the registry at a place; without one, that of the data dir with the logs.
 
@@ -76,7 +80,6 @@ def open_registry_of(run: Run, inputs: list[SegmentInput], place: str | None) ->
     click.UsageError
         If the data dir has none.
     """
-    folder = inputs[0].partition.path.parent
     try:
         registry = open_registry(folder if place is None else place)
     except NoLogsError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pytest
 
 import kafkascan as ks
 from tests.support.command_line import DATA, rows, run
+from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0
 
@@ -24,6 +26,9 @@ COUNTS = {
     "groups": ["groups", DATA],
     "transactional_ids": ["txn-state", DATA],
 }
+
+
+TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
 
 
 @pytest.fixture
@@ -167,3 +172,49 @@ def test_a_url_is_no_query() -> None:
     assert done.returncode == 2
     assert "the first argument is the query" in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [TYPED, "--registry", TYPED, "--topic", "orders"],
+        [TYPED / "orders-0", "--value-as", "auto"],
+        [TYPED, "--registry", TYPED, "--topic", "orders", "--value-schema", "orders-value:4"],
+    ],
+)
+def test_values_with_types_are_structs(options: list[str | Path]) -> None:
+    query = "SELECT value.buyer AS buyer, count(*) AS n FROM records GROUP BY 1 ORDER BY 1"
+    done = run("sql", query, *options, "--format", "csv")
+    assert done.stdout.splitlines() == ["buyer,n", "Zoë 客,40", "buyer,40", ",2"]
+    assert done.returncode == 1
+    assert "the value of offset 81 is not decoded" in done.stderr
+
+
+def test_a_message_of_protobuf_is_named() -> None:
+    query = "SELECT value.state AS state, count(*) AS n FROM records WHERE value.amount > 0.5"
+    query += " GROUP BY ALL ORDER BY ALL"
+    options = [TYPED, "--registry", TYPED, "--topic", "payments"]
+    named = ["--value-schema", "payments-value:2", "--value-message", "shop.Payment"]
+    registry = ks.schemas.open_registry(TYPED)
+    reader = registry.reader("payments-value", 2, message="shop.Payment")
+    values = ks.read_records(TYPED / "payments-0", value=reader)["value"]
+    states = Counter(one["state"] for one in values if one and (one["amount"] or 0) > 0.5)
+    found = rows("sql", query, *options, *named)
+    assert {one["state"]: one["n"] for one in found} == states
+    assert run("sql", query, *options).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ([TYPED, "--registry", TYPED], "topics have no one type, as those of"),
+        ([TYPED, "--value-schema", "orders-value"], "need --value-as auto"),
+        ([TYPED, "--registry", TYPED, "--value-as", "bytes"], "needs --value-as auto"),
+        ([DATA, "--value-as", "auto"], "has no topic _schemas"),
+        ([TYPED, "--registry", TYPED, "--value-schema", "nothing"], "subject 'nothing'"),
+    ],
+)
+def test_types_that_are_not_known(options: list[str | Path], reason: str) -> None:
+    done = run("sql", "SELECT value FROM records", *options)
+    assert done.returncode == 2
+    assert reason in " ".join(done.stderr.split())

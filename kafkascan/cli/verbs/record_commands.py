@@ -21,6 +21,7 @@ from kafkascan.cli.shared_options import (
     Decorator,
     Integer,
     option,
+    with_registry,
     with_row_options,
     with_run,
     with_segments,
@@ -149,20 +150,7 @@ def _decoding_option(item: str) -> Decorator:
 )
 @_decoding_option("key")
 @_decoding_option("value")
-@option(
-    "--registry PLACE",
-    help="The schemas for --key-as auto and --value-as auto: a data dir or partition with the topic"
-    " _schemas, a folder of .avsc, .proto and .json files, a dump or the URL of a registry. By"
-    " default, the data dir of the logs.",
-)
-@option(
-    "--value-schema SUBJECT[:VERSION]",
-    help="Decode values into the columns of this schema. By default, into those of the newest"
-    " version of the subject TOPIC-value.",
-)
-@option("--value-message NAME", default="",
-        help="The Protobuf message of the values, by its full name, if the schema has several. By"
-        " default, that of the first records.")  # fmt: skip
+@with_registry
 @option(
     "--json-schema inferred|FILE",
     help="With --key-as json and --value-as json, decode into columns: those of a JSON Schema, or"
@@ -256,8 +244,9 @@ def records(
         max_decompressed_size=max_decompressed_size,
         decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
     )
+    folder = inputs[0].partition.path.parent if inputs else None
     decoders = {
-        **registry_decoders(run, inputs, formats, registry, value_schema, value_message),
+        **registry_decoders(run, folder, formats, registry, value_schema, value_message),
         **json_decoders(formats, json_schema),
     }
     # How items are printed that are not decoded: those of Kafka's own topics.

@@ -18,13 +18,16 @@ from kafkascan.auditing.audit_schemas import FINDING_SCHEMA
 from kafkascan.cli.shared_options import (
     ISOLATION,
     PATH,
+    TYPED,
     declare,
     extend_help,
     option,
     usage_errors,
     with_partitions,
+    with_registry,
     with_run,
 )
+from kafkascan.format.errors import ValueSchemaError
 from kafkascan.tables.schema import Field, Schema, Shown, require_module, require_pyarrow
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from kafkascan.logs.log_dir import LogDir
     from kafkascan.logs.queries.segment_inputs import PartitionFilter
     from kafkascan.logs.reading import Isolation
+    from kafkascan.records.typed_items import ColumnDecoders
     from kafkascan.tables.table import Table
 
 # Rows of a result at a time.
@@ -59,6 +63,7 @@ class _Logs(NamedTuple):
     path: Path
     wanted: PartitionFilter
     isolation: Isolation
+    decoders: Mapping[str, ColumnDecoders]
 
     @property
     def selected(self) -> Path | LogDir:
@@ -68,9 +73,21 @@ class _Logs(NamedTuple):
 def _records(logs: _Logs) -> Any:
     names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
     columns = [name for name in dict.fromkeys(names) if name != "batch"]
-    return ks.polars.scan_records(
-        logs.selected, columns=columns, isolation=logs.isolation, on_corrupt="stop"
-    )
+    try:
+        return ks.polars.scan_records(
+            logs.selected,
+            columns=columns,
+            isolation=logs.isolation,
+            on_corrupt="stop",
+            key=logs.decoders.get("key"),
+            value=logs.decoders.get("value"),
+        )
+    except ValueSchemaError as error:
+        reason = str(error).partition(":")[0]
+        raise click.UsageError(
+            f"{reason}: select a topic with --topic, or name a schema with --value-schema, and its"
+            " message with --value-message"
+        ) from None
 
 
 def _groups(logs: _Logs) -> Table:
@@ -127,6 +144,13 @@ def _with_tables(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_with_tables
 @with_run(to_file=True)
+@option("--key-as", type=("bytes", TYPED), default="bytes",
+        help="Read keys as bytes, or (auto) into columns with types; see --value-as.")  # fmt: skip
+@option("--value-as", type=("bytes", TYPED),
+        help="Read values as bytes, or (auto) into columns with types, by the schema that the"
+        " prefix or header of each names: value.id is a field. By default auto with --registry,"
+        " else bytes.")  # fmt: skip
+@with_registry
 @option("--describe", help="Show the columns of the result and their types instead of its rows.")
 def sql(
     run: Run,
@@ -134,6 +158,11 @@ def sql(
     path: Path,
     wanted: PartitionFilter,
     isolation: Isolation,
+    key_as: str,
+    value_as: str | None,
+    registry: str | None,
+    value_schema: str | None,
+    value_message: str,
     describe: bool,
 ) -> None:
     r"""Query records, batches and other tables with SQL (DuckDB).
@@ -141,7 +170,8 @@ def sql(
     Conditions on topic, partition, offset, timestamp and columns of batches leave out the
     partitions, segments and batches that cannot meet them, and only the columns of the query are
     decoded. Keys and values are BLOBs: utf8(value) is their text, utf8(value)->>'$.name' a field
-    of JSON. Bytes that are not UTF-8 are shown as \xff. A column named offset needs quotes.
+    of JSON; with --registry, values are structs: value.name is a field. Bytes that are not UTF-8
+    are shown as \xff. A column named offset needs quotes.
 
     PATH is a data directory, a partition directory, a tar archive of directories, a segment file,
     or a URL of one. Exit code 1: a part of the logs was not read.
@@ -151,6 +181,15 @@ def sql(
     with usage_errors():
         duckdb = require_module("duckdb", extra="sql")
         require_module("polars", extra="sql")
+    formats = {"key": key_as, "value": value_as or ("bytes" if registry is None else TYPED)}
+
+    def decoders_of(one: Path) -> dict[str, ColumnDecoders]:
+        from kafkascan.cli.typed_rows import registry_decoders
+        from kafkascan.logs.opened_logs import open_logs
+
+        logs = open_logs(wanted.select(one)) if TYPED in formats.values() else []
+        folder = logs[0].partition.path.parent if logs else None
+        return registry_decoders(run, folder, formats, registry, value_schema, value_message)
 
     def work(one: Path, report: FindingReport) -> None:
         from kafkascan.tables.table import NO_PROBLEMS
@@ -160,7 +199,8 @@ def sql(
             connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
             try:
                 names = _TABLES.keys() & connection.get_table_names(query)
-                tables = _tables_of(names, _Logs(one, wanted, isolation))
+                decoders = decoders_of(one)
+                tables = _tables_of(names, _Logs(one, wanted, isolation, decoders))
                 for name, table in tables.items():
                     connection.register(name, table)
                 _write(run, connection.sql(f"DESCRIBE {query}" if describe else query))
