@@ -288,9 +288,10 @@ def _decoding_of(
         return None
     log = source if isinstance(source, PartitionDir) else _log_of(_one_source(source))
     topic, partition = (None, None) if log is None else (log.topic, log.partition)
-    path = str(log.path if log is not None else getattr(source, "path", source))
-    if isinstance(source, (bytes, bytearray, memoryview)):
+    if isinstance(source, (bytes, bytearray, memoryview)):  # whose text would have all of them
         path = f"<{type(source).__name__}>"
+    else:
+        path = str(log.path if log is not None else getattr(source, "path", source))
     return ItemDecoding(
         {
             name: one.decoder(ItemPlace(name, path, topic, partition))

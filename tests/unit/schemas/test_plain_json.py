@@ -72,3 +72,13 @@ def test_values_that_are_no_json_or_have_too_many_members_are_text(tmp_path: Pat
 )
 def test_the_type_that_values_have(texts: list[bytes], kind: JsonType) -> None:
     assert type_of_values(texts) == kind
+
+
+class _Log(bytes):
+    def __str__(self) -> str:
+        raise AssertionError("the text of a log takes longer than its values")
+
+
+def test_bytes_have_no_text_as_their_path() -> None:
+    table = ks.read_records(_Log(build_batches(value=[b"{}", b"-"])), value=json_values())
+    assert {one.path for one in table.problems} == {"<_Log>"}
