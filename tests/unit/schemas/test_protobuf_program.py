@@ -162,6 +162,43 @@ def test_json_is_not_deeper_than_protobuf_reads() -> None:
                 message.FromString(value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "levels"), [("Value", (33, 34)), ("Struct", (32, 33)), ("ListValue", (32, 33))]
+)
+def test_structs_are_not_deeper_than_protobuf_reads(kind: str, levels: tuple[int, int]) -> None:
+    """A struct in a struct is three messages deeper."""
+    program, message = program_of(dynamic(f"google.protobuf.{kind} v = 1;"))
+    for depth in levels:
+        value = b""
+        for _ in range(depth):
+            value = _sized(b"\x2a", _sized(b"\x0a", _sized(b"\x12", value)))
+        if kind != "Value":
+            value = _sized(b"\x0a", value if kind == "ListValue" else _sized(b"\x12", value))
+        value = _sized(b"\x0a", value)
+        _, (status,) = decoded(program, [value])
+        if depth == levels[0]:
+            assert status == 0
+            message.FromString(value)
+        else:
+            assert SYMBOLS[int(status)] == "VALUE_TOO_DEEP"
+            with pytest.raises(DecodeError):
+                message.FromString(value)
+
+
+@pytest.mark.parametrize("kind", ["Value", "Struct", "ListValue"])
+def test_json_is_written_again_wherever_its_column_has_no_room(kind: str) -> None:
+    """A column has 4096 bytes at first: each size ends it at another character."""
+    program, _ = program_of(dynamic(f"google.protobuf.{kind} v = 1;"))
+    for size in [*range(1850, 2050), *range(3940, 4100)]:
+        for number in (0.5, 0.25):  # of as many bytes
+            members = {"a": [True] * 8, "": [False] * 8, "b": [None] * 8}
+            items = ["x" * size, number, members, [{}, []]]
+            wanted: Any = {"k": items} if kind == "Struct" else items
+            made = json_format.ParseDict(wanted, getattr(struct_pb2, kind)())
+            (row,), _ = decoded(program, [_sized(b"\x0a", made.SerializeToString())])
+            assert json.loads(row["v"]) == wanted
+
+
 def _sized(tag: bytes, data: bytes) -> bytes:
     size, rest = bytearray(), len(data)
     while rest > 127:
