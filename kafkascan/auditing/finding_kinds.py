@@ -161,8 +161,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "TORN_TAIL": FindingKind(
         WARNING,
         "The last batch is incomplete. A broker removes it when it recovers the log;"
-        " if this is a backup, copy the file again.",
-        "note if the file grows during the audit",
+        " if this is a backup, copy the file again. If intact batches follow, a length is damaged,"
+        " and a broker deletes them, too: save them with `kafkascan salvage`.",
+        "error if intact batches follow; note if the file grows during the audit",
     ),
     "CUT_SEGMENT": FindingKind(
         ERROR,

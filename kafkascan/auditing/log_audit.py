@@ -24,7 +24,7 @@ from kafkascan.analysis.transaction_follower import (
 )
 from kafkascan.auditing.cluster_checks import OpenTransaction
 from kafkascan.auditing.epoch_checks import EpochChecks, EpochFile, read_epoch_file
-from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
+from kafkascan.auditing.finding_kinds import ERROR, NOTE, FoundInLog, LogFinding
 from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit
 from kafkascan.auditing.segment_checks import SegmentChecks, TableChecks
 from kafkascan.auditing.side_file_checks import (
@@ -36,11 +36,11 @@ from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.index_checks import is_padded
 from kafkascan.broker_state.markers import ControlRows, TransactionState
-from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
+from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError, KafkaScanError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import age_text
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
-from kafkascan.logs.log_problems import COMPACTED_TOPICS, OFFSET_GAP
+from kafkascan.logs.log_problems import COMPACTED_TOPICS, OFFSET_GAP, Tail
 from kafkascan.logs.metadata_log import TopicConfig
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.walking.log_walk import InspectedSlice
@@ -232,9 +232,7 @@ class LogAudit:
         """Add findings about the end of a segment, whose indexes are preallocated while in use."""
         name, is_last = self._names[end.segment], end.segment == len(self._names) - 1
         self._sizes[end.segment] = end.size
-        position = end.valid_bytes
-        place = "follow the last batch" if position else "are in the file, and no complete batch"
-        trailing = f"{end.trailing_bytes} bytes {place}"
+        position, tail = end.valid_bytes, Tail.of(end)
         if isinstance(end.error, CorruptBatchError):
             self._is_damaged = True
             message = f"{end.error.reason} [{end.error.symbol}]; {end.trailing_bytes} bytes follow"
@@ -242,16 +240,30 @@ class LogAudit:
         elif end.error is not None:
             self._is_damaged = True
             self._found.add("UNREADABLE", name, str(end.error))
-        elif end.end is ScanEnd.TORN_TAIL and is_last:
-            severity = NOTE if self._has_grown(end) else None
-            self._found.add("TORN_TAIL", name, trailing, position=position, severity=severity)
         elif end.end is ScanEnd.TORN_TAIL:
-            self._found.add("CUT_SEGMENT", name, trailing, position=position)
+            self._note_torn_tail(end, tail, is_last=is_last)
         elif end.end is ScanEnd.ZERO_TAIL:
             of_last = "ZERO_TAIL" if position or is_in_use else "NO_BATCHES"
             symbol = of_last if is_last else "CUT_SEGMENT"
-            zeros = f"{end.trailing_bytes} zeros {place}"
-            self._found.add(symbol, name, zeros, position=position)
+            self._found.add(symbol, name, tail.describe(), position=position)
+
+    def _note_torn_tail(self, end: SegmentEnd, tail: Tail, *, is_last: bool) -> None:
+        """Add a finding about an incomplete batch, or a wrong length that looks like one."""
+        name, severity = self._names[end.segment], None
+        try:
+            with self._log.segments[end.segment].borrow() as source:
+                intact = tail.intact_batches(source, end.end_offset)
+        except (OSError, KafkaScanError) as error:
+            self._is_damaged = True
+            self._found.add("UNREADABLE", name, str(error))
+            return
+        if is_last and len(intact):
+            self._is_damaged, severity = True, ERROR
+        elif is_last and self._has_grown(end):
+            severity = NOTE
+        symbol = "TORN_TAIL" if is_last else "CUT_SEGMENT"
+        message = tail.describe(intact)
+        self._found.add(symbol, name, message, position=tail.position, severity=severity)
 
     def _note_indexes(self, number: int, checks: SegmentChecks) -> None:
         """Add findings about the indexes of a segment."""

@@ -22,7 +22,7 @@ from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.logs.log_problems import SegmentOffsets
+from kafkascan.logs.log_problems import SegmentOffsets, Tail
 from kafkascan.logs.queries.segment_inputs import (
     InputChecks,
     SegmentInput,
@@ -144,10 +144,10 @@ class FindingReport:
         elif headers.end is ScanEnd.CORRUPT:
             self.add(f"{headers.error}; {headers.trailing_bytes} bytes are unreadable")
         elif headers.end is not ScanEnd.CLEAN:
-            self.add(
-                f"{source.path}: position {headers.position}:"
-                f" {describe_tail(headers)} [{headers.end}]"
-            )
+            end_offset = None if self.offsets is None else self.offsets.end_offset
+            tail = Tail(headers.end, headers.position, headers.trailing_bytes)
+            message = tail.describe(tail.intact_batches(source, end_offset))
+            self.add(f"{source.path}: position {tail.position}: {message} [{tail.end}]")
 
 
 def scan(source: Source, start: int = 0) -> BatchIterator:
@@ -159,15 +159,6 @@ def scan_to_read(source: Source, start: int = 0) -> BatchIterator:
     """Like `scan`, if the batches of each table are read before the next one."""
     options: dict[str, Any] = {"rows": _ROWS, "on_corrupt": "stop"}
     return iter_open_batches(source, start=start, reads_content=True, **options)
-
-
-def describe_tail(headers: BatchIterator) -> str:
-    """Return a clause about the bytes after the last batch of a scan."""
-    if headers.position > 0:
-        return f"{headers.trailing_bytes} bytes after the last batch"
-    if headers.end is ScanEnd.ZERO_TAIL:
-        return f"the file contains no batch, only {headers.trailing_bytes} zeros"
-    return f"the file contains no complete batch, only {headers.trailing_bytes} bytes"
 
 
 class Run:

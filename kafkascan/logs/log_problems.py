@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
 from kafkascan.format.file_names import INTERRUPTED_REWRITE
 from kafkascan.format.findings import Severity
-from kafkascan.format.layout import ScanEnd
+from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import PartitionDir
@@ -77,15 +77,14 @@ class LogProblems:
         """Add what follows the last batch of a source that is read by itself."""
         if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return
-        message, position = _what_follows(tail), tail.valid_bytes
-        lost = _count_lost(source, tail, offsets)
+        symbol, position = str(tail.end), tail.valid_bytes
+        lost = Tail.of(tail).intact_batches(source, offsets.end_offset)
+        is_lost, message = len(lost) > 0, Tail.of(tail).describe(lost)
         is_note = tail.end is ScanEnd.ZERO_TAIL and position > 0
         severity = Severity.NOTE if is_note else Severity.WARNING
-        if lost:
-            message, severity = _with_lost(message, lost), Severity.ERROR
-        self.add(
-            Problem(str(tail.end), message, source.path, severity, position, rows_missing=lost > 0)
-        )
+        if is_lost:
+            severity = Severity.ERROR
+        self.add(Problem(symbol, message, source.path, severity, position, rows_missing=is_lost))
 
     def add_disorder(self, path: str, offsets: BatchOffsets) -> None:
         """Add that the offsets of a source that is read by itself go back."""
@@ -187,39 +186,63 @@ class SegmentTail(Protocol):
         """Size of what follows them."""
 
 
-def _what_follows(tail: SegmentTail) -> str:
-    kind = "zeros" if tail.end is ScanEnd.ZERO_TAIL else "bytes"
-    if not tail.valid_bytes:
-        return f"the file contains no complete batch, only {tail.trailing_bytes:,} {kind}"
-    return f"{tail.trailing_bytes:,} {kind} follow the last complete batch"
+class Tail(NamedTuple):
+    """
+    What follows the last batch of a file.
+
+    Attributes
+    ----------
+    end : ScanEnd or None
+    position : int
+        Position after the last batch.
+    size : int
+        Number of bytes from there on.
+    """
+
+    end: ScanEnd | None
+    position: int
+    size: int
+
+    @classmethod
+    def of(cls, one: SegmentTail) -> Tail:
+        """Return the tail of a segment that was read from its beginning."""
+        return cls(one.end, one.valid_bytes, one.trailing_bytes)
+
+    def intact_batches(self, source: Source, end_offset: int | None) -> BatchTable:
+        """
+        Return the intact batches in a torn tail: a wrong length looks like one, too.
+
+        Those with lower offsets than `end_offset`, the offset after the batches before the tail,
+        are in a copy, or old data.
+        """
+        start, stop = self.position, self.position + self.size
+        # A broker may have completed its last batch by now, or truncated the file: nothing is lost.
+        if self.end is not ScanEnd.TORN_TAIL or stop > source.size:
+            return np.empty(0, BATCH_DTYPE)
+        from kafkascan.batches.resyncing.resync import scan_with_resync  # of a torn tail only
+
+        lowest = end_offset or 0
+        found = scan_with_resync(source, start, stop, verify=True, lowest=lowest).batches
+        positions = found["position"]
+        return found[(positions > start) & (positions + size_in_bytes(found) <= stop)]
+
+    def describe(self, intact: BatchTable | None = None) -> str:
+        """Return a sentence about the tail, with the intact batches that were found in it."""
+        kind = "zeros" if self.end is ScanEnd.ZERO_TAIL else "bytes"
+        message = f"{self.size:,} {kind} follow the last complete batch"
+        if not self.position:
+            message = f"the file contains no complete batch, only {self.size:,} {kind}"
+        if intact is None or not len(intact):
+            return message
+        follow = "intact batch follows" if len(intact) == 1 else "intact batches follow"
+        first = intact["position"][0]
+        return f"{message}; {len(intact):,} {follow} at position {first}: see `kafkascan salvage`"
 
 
 def cut_segment_error(path: str, tail: SegmentTail) -> IncompleteLogError:
     """Return the error for a torn or zero tail of a segment that is not the last of its log."""
-    reason = f"{_what_follows(tail)}, and the log goes on in the next segment"
+    reason = f"{Tail.of(tail).describe()}, and the log goes on in the next segment"
     return IncompleteLogError(path, tail.valid_bytes, None, reason, CUT_SEGMENT)
-
-
-def _with_lost(message: str, lost: int) -> str:
-    return f"{message}; {lost:,} intact batches follow"
-
-
-def _count_lost(source: Source, tail: SegmentTail, offsets: BatchOffsets) -> int:
-    """
-    Return the number of intact batches in a torn tail: damage looks so, too.
-
-    A broker may have completed its last batch by now, or truncated the segment: nothing is lost.
-    """
-    start, stop = tail.valid_bytes, tail.valid_bytes + tail.trailing_bytes
-    if tail.end is not ScanEnd.TORN_TAIL or stop > source.size:
-        return 0
-    from kafkascan.batches.resyncing.resync import scan_with_resync  # of a torn tail only
-
-    # Lower offsets are those of a copy, or of old data.
-    lowest = offsets.end_offset or 0
-    found = scan_with_resync(source, start, stop, verify=True, lowest=lowest).batches
-    positions = found["position"]
-    return int(((positions > start) & (positions + size_in_bytes(found) <= stop)).sum())
 
 
 def _disorder(offset: int) -> str:
@@ -427,15 +450,14 @@ class LogChecks:
             reason = cut_segment_error(str(segment.path), tail).reason
             self.problems.add_missing(partition, CUT_SEGMENT, reason, segment.path, position)
             return False
-        message = _what_follows(tail)
         try:
             with segment.borrow() as source:
-                lost = _count_lost(source, tail, offsets)
+                lost = Tail.of(tail).intact_batches(source, offsets.end_offset)
         except (OSError, KafkaScanError) as error:
             self.problems.add_error(partition, segment.path, detached(error))
             return False
-        if lost:
-            message = _with_lost(message, lost)
+        message = Tail.of(tail).describe(lost)
+        if len(lost):
             self.problems.add_missing(partition, str(tail.end), message, segment.path, position)
             return False
         # A broker preallocates files, and one that runs may be writing the last batch now.

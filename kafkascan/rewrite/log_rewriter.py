@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
@@ -30,7 +30,7 @@ from kafkascan.broker_state.indexes import (
     write_index,
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
-from kafkascan.format.errors import RewriteError, record_error
+from kafkascan.format.errors import CorruptBatchError, RewriteError, record_error
 from kafkascan.format.file_names import (
     REWRITE_MARK,
     REWRITE_SUFFIX,
@@ -48,7 +48,7 @@ from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_finding import no_logs, partition_dir
-from kafkascan.logs.log_problems import SegmentOffsets
+from kafkascan.logs.log_problems import SegmentOffsets, Tail
 from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
@@ -468,7 +468,9 @@ def _require_no_hidden_batches(source: Source, scan: BatchScan) -> None:
 
     An incomplete batch at the end is left out of the new log; batches after damage must not be.
     """
-    if scan.end is ScanEnd.TORN_TAIL:
-        found = scan_batches(source, on_corrupt="resync")
-        if len(found.batches) > len(scan.batches):
-            raise found.gaps[0].error
+    tail = Tail.of(scan)
+    end_offset = offset_after(scan.batches) if len(scan.batches) else None
+    hidden = tail.intact_batches(source, end_offset)
+    if len(hidden):
+        reason, symbol = tail.describe(hidden), str(ScanEnd.TORN_TAIL)
+        raise CorruptBatchError(source.path, tail.position, None, reason, symbol)

@@ -66,7 +66,7 @@ def test_verify_a_healthy_data_dir() -> None:
 def test_a_killed_brokers_zero_tail_is_a_finding() -> None:
     result = run_process("verify", KILLED, "--format", "jsonl")
     assert result.returncode == 1
-    assert "bytes after the last batch [ZERO_TAIL]" in result.stderr
+    assert "zeros follow the last complete batch [ZERO_TAIL]" in result.stderr
     ends = [json.loads(line)["end"] for line in result.stdout.splitlines()]
     assert ends.count("ZERO_TAIL") == 1
 
@@ -154,10 +154,39 @@ def test_damage_is_reported_and_the_run_continues(tmp_path: Path, log: Path) -> 
     assert first.startswith(f"{bad_crc}: position 136 (base_offset 2): ")
     assert first.endswith("[CHECKSUM_MISMATCH]")
     assert "magic 7 is not 0, 1 or 2 [BAD_MAGIC]; 136 bytes" in second
-    assert third == f"{torn}: position 272: 65 bytes after the last batch [TORN_TAIL]"
+    assert third == f"{torn}: position 272: 65 bytes follow the last complete batch [TORN_TAIL]"
     listed = run("batches", bad_crc, "--verify", "--columns", "base_offset", "--format", "csv")
     assert listed.returncode == 1
     assert listed.stdout.splitlines()[3] == "2,false"
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_all_verbs_say_that_intact_batches_follow_a_wrong_length(
+    as_file: bool, tmp_path: Path
+) -> None:
+    """It looks like the length of an incomplete batch at the end, which a broker removes."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    path = folder / f"{0:020}.log"
+    path.write_bytes(Rig().batches(10).set(4, "batch_length", 1 << 30).log)
+    place = path if as_file else folder
+    expected = (
+        f"{path}: position 272: 408 bytes follow the last complete batch; 5 intact batches follow"
+        " at position 340: see `kafkascan salvage` [TORN_TAIL]"
+    )
+    for verb in ("info", "verify", "batches", "records", "count", "producers", "advise"):
+        result = run(verb, place)
+        assert result.returncode == 1
+        assert expected in result.stderr.splitlines()
+    assert expected in run("index", "check", place).stderr.splitlines()
+    assert expected in run("batches", place, "--tail", "2").stderr.splitlines()
+    copying = ("--compression-type", "zstd", "-o", tmp_path / "new")
+    assert run("convert", place, *copying).stderr == f"{expected}\n"
+    (found,) = (one for one in rows("audit", place, code=1) if one["symbol"] == "TORN_TAIL")
+    assert found["severity"] == "error"
+    assert f"{path}: position {found['position']}: {found['message']} [TORN_TAIL]" == expected
+    if not as_file:
+        assert "with 5 intact batches" in run("recover", place).stderr
 
 
 def test_unreadable_inputs_exit_3_after_the_readable_ones(tmp_path: Path, log: Path) -> None:

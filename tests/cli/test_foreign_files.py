@@ -56,7 +56,8 @@ def test_a_file_without_batches_is_described(tmp_path: Path) -> None:
         assert result.returncode == 0
         assert result.stderr == f"{path}: the file is empty, a log without batches\n"
     path.write_bytes(bytes(4096))
-    assert "the file contains no batch, only 4096 zeros [ZERO_TAIL]" in run("info", path).stderr
+    zeros = "the file contains no complete batch, only 4,096 zeros [ZERO_TAIL]"
+    assert zeros in run("info", path).stderr
     path.write_bytes(bytes(30))
     assert "only 30 zeros" in run("info", path).stderr
     path.write_bytes((PARTITION / f"{0:020}.log").read_bytes()[:30])

@@ -28,8 +28,8 @@ from tests.spark.logs import (
 )
 from tests.support.segments import Rig
 
-# Damage that looks like a torn tail, or causes two errors.
-NOT_ONE_ERROR = {"none", "torn tail", "zero tail", "huge length", "longer by a byte"}
+# No damage, or damage that causes two errors.
+NOT_ONE_ERROR = {"none", "torn tail", "zero tail", "longer by a byte"}
 # Hundreds of small tasks would spend their time on starting threads.
 NO_THREADS = {"prefetch": "0"}
 DAMAGES: dict[str, Callable[[Rig], Rig]] = {
@@ -157,6 +157,22 @@ def test_tails_are_not_damage(tmp_path: Path) -> None:
     assert [row["end"] for row in segments] == ["TORN_TAIL", "ZERO_TAIL"]
     assert [row["trailing_bytes"] for row in segments] == [40, 500]
     assert {row["status"] for row in segments} == {"HEADERS_OK"}
+
+
+@pytest.mark.parametrize("size", [1 << 20, 50])
+def test_a_wrong_length_in_the_last_file_of_a_log_is_damage(size: int, tmp_path: Path) -> None:
+    """It hides all later batches, as the library says of such a file."""
+    path = segment_path(tmp_path, "topic")
+    path.write_bytes(damaged_log().set(5, "batch_length", 2**31 - 1).log)
+    (problem,) = ks.read_records(path).problems
+    found = rows(path=str(tmp_path), mode="PERMISSIVE", maxPartitionBytes=size)
+    (damage,) = filter(None, (row["_corrupt_record"] for row in found))
+    assert problem.rows_missing
+    assert "intact batches follow at position" in problem.message
+    assert problem.message in damage
+    for view in ("records", "segments"):
+        with pytest.raises(ValueError, match="TORN_TAIL"):
+            rows(path=str(tmp_path), view=view, mode="FAILFAST", maxPartitionBytes=size)
 
 
 def test_a_torn_tail_inside_a_log_is_damage(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, offset_after
+from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.screening import FORMATS, OFFSETS, screen
 from kafkascan.batches.summary import summarize
@@ -351,17 +352,18 @@ class LoadedSegment:
     def _discarded(self, start: int, first_offset: int) -> DiscardedRange:
         """Return what is lost from a position on, with the batches that a scan finds there."""
         with self.open() as source:
-            scan = scan_batches(source, start=start, on_corrupt="resync")
-            is_intact = verify_crcs(source, scan.batches, threads=1) & ~scan.is_doubtful
-        # Lower offsets are those of a copy, or of old data.
-        intact = summarize(scan.batches[is_intact & (scan.batches["base_offset"] >= first_offset)])
+            # Lower offsets are those of a copy, or of old data.
+            scan = scan_with_resync(
+                source, start, self.size, verify=True, lowest=max(first_offset, 0)
+            )
+        intact = summarize(scan.batches)
         return DiscardedRange(
             size=self.size - start,
             first_offset=first_offset,
             last_offset=intact.last_offset,
             batches=intact.batches,
             records=intact.records,
-            is_zeros=scan.end is ScanEnd.ZERO_TAIL and not scan.valid_bytes,
+            is_zeros=scan.end is ScanEnd.ZERO_TAIL and scan.position == start,
         )
 
 

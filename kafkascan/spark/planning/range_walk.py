@@ -14,6 +14,7 @@ from kafkascan.batches.walks import LARGE_WINDOW, BatchWalk, read_bytes
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_DTYPE, OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_problems import Tail
 
 _SKIPPED_ROWS = 1 << 14
 _BASE_OFFSET_SIZE = 8
@@ -181,14 +182,21 @@ class RangeWalk:
         """
         Return the damage that ends the file in this range, if any.
 
-        A torn tail is damage unless the file is the last one of its log.
+        A torn tail is damage unless the file is the last one of its log, and no intact batches
+        follow.
         """
-        if self.end is not ScanEnd.TORN_TAIL or is_last:
+        if self.end is not ScanEnd.TORN_TAIL:
             return self.error
+        tail = Tail(self.end, self.position, self.trailing_bytes)
+        lost = tail.intact_batches(self.source, self.next_offset)
+        if is_last and not len(lost):
+            return None
         header = read_bytes(self.source, self.position, _BASE_OFFSET_SIZE)
         is_whole = len(header) == _BASE_OFFSET_SIZE
         base_offset = int.from_bytes(header, "big", signed=True) if is_whole else None
-        reason = "the last batch is incomplete, and the log continues in another file"
+        reason = tail.describe(lost)
+        if not is_last:
+            reason += ", and the log goes on in the next segment"
         return CorruptBatchError(
             self.source.path, self.position, base_offset, reason, str(ScanEnd.TORN_TAIL)
         )

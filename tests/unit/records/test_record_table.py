@@ -464,7 +464,8 @@ def test_a_wrong_length_that_looks_like_a_torn_tail(as_file: bool, tmp_path: Pat
         (problem,) = table.problems
         assert (problem.symbol, problem.severity) == ("TORN_TAIL", ks.Severity.ERROR)
         assert problem.position == at
-        assert problem.message.endswith("; 15 intact batches follow")
+        following = ks.scan_batches(LOG)["position"][5]
+        assert f"; 15 intact batches follow at position {following}: see" in problem.message
         assert problem.rows_missing
         assert not table.is_complete
         with pytest.warns(ks.tables.IncompleteTableWarning):

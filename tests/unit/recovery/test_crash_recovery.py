@@ -60,6 +60,8 @@ def test_discarded_records_are_counted_by_their_offsets(tmp_path: Path) -> None:
     assert discarded(intact) == (0, 0)
     assert discarded(intact + bytes(1000)) == (0, 0)
     assert discarded(bytes(damaged)) == (6, 4)
+    damaged[len(batches[0]) + 8] = 1  # a length that exceeds the file
+    assert discarded(bytes(damaged)) == (6, 4)
     assert discarded(intact[:-1]) == (None, 0)  # nothing determines the end of what is lost
     last = batch_of([RecordV2(value=b"x")], base_offset=8)
     assert discarded(bytes(damaged), last) == (6, 4)
