@@ -96,11 +96,18 @@ def _read(run: Run, inputs: Sequence[SegmentInput], query: RowQuery[Any]) -> Fou
 def with_sample(
     run: Run, inputs: Sequence[SegmentInput], query: RecordQuery, count: int, seed: int
 ) -> RecordQuery:
-    """Return a query for records that are chosen at random, after a pass over batch headers."""
+    """
+    Return a query for records that are chosen at random, after a pass that counts them.
+
+    It reads batch headers only, unless the query has conditions on keys, values or headers.
+    """
     import random  # for this option only
 
     total = uncounted = 0
-    counting = replace(query, sample=RecordSample(np.empty(0, np.int64)))
+    if query.has_row_filter:
+        counting, begin = replace(query, columns=(), also_read=(), decodes=False), scan_to_read
+    else:
+        counting, begin = replace(query, sample=RecordSample(np.empty(0, np.int64))), scan
     for log in group_by_log(inputs):
         checks = InputChecks()
         for one in log:
@@ -108,8 +115,12 @@ def with_sample(
             offsets = SegmentOffsets(one.segment)
             report = FindingReport(offsets=offsets)
             with suppress(*READ_ERRORS), one.open() as source:
-                for batches in report.tables(source, scan(source, one.start_position)):
+                for batches in report.tables(source, begin(source, one.start_position)):
                     start = checks.start_of(one)
+                    if query.has_row_filter:
+                        rows = counting.rows(one, start, source, batches, report)
+                        total += sum(map(len, rows))
+                        continue
                     found = counting.batches_to_read(one, start, source, batches, report)
                     total += int(records_of(found).sum())
                     uncounted += int((found["records_count"] < 0).sum())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from tests.support.command_line import DATA, rows, run
+from tests.support.command_line import DATA, LEGACY, rows, run
 from tests.support.internal_topics import TopicLog
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0
@@ -275,6 +275,35 @@ def test_each_record_is_chosen_as_often(tmp_path: Path) -> None:
             counts[offset] += 1
     assert sum(counts) == 1000
     assert all(25 < count < 80 for count in counts)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--grep", "value-[0-9]*7"), ("--key", "key-3"), ("--header", "h"), ("--grep", "nothing")],
+)
+def test_a_sample_is_one_of_the_matches(options: tuple[str, str], tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    records = [
+        RecordV2(b"key-%d" % (i % 5), b"value-%d" % i, [(b"h", b"1")] if i % 3 else [], i)
+        for i in range(50)
+    ]
+    path.write_bytes(b"".join(batch_of(records, base_offset=50 * number) for number in range(4)))
+    matches = _offsets(path, *options)
+    found = _offsets(path, *options, "--sample", 7)
+    assert len(found) == min(7, len(matches))
+    assert set(found) <= set(matches)
+    assert found == sorted(found)
+    assert _offsets(path, *options, "--sample", 7, "--seed", 1) != found or not matches
+    assert _offsets(path, *options, "--sample", 7, "--limit", 2) == found[:2]
+    assert _offsets(path, *options, "--sample", 1000) == matches
+
+
+def test_a_sample_of_the_matches_in_old_messages() -> None:
+    """Their headers do not contain the number of records, but their matches are counted."""
+    matches = _offsets(LEGACY, "--grep", "1")
+    assert len(matches) > 10
+    assert _offsets(LEGACY, "--grep", "1", "--sample", 10**6) == matches
+    assert len(_offsets(LEGACY, "--grep", "1", "--sample", 10)) == 10
 
 
 def test_what_cannot_be_sampled() -> None:

@@ -167,7 +167,9 @@ def _decoding_option(item: str) -> Decorator:
 @option(
     "--sample N",
     type=NATURAL,
-    help="Choose N records at random from those in the ranges, and decode only their batches.",
+    help="Choose N records at random, after all conditions: from those that match --key, --header"
+    " and --grep, which takes a second pass over all records in the ranges. Without these options,"
+    " from those in the ranges; then only their batches are decoded.",
 )
 @option("--seed", type=Integer(), default=0, help="Seed of the random choice.")
 @ISOLATION

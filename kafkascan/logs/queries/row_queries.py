@@ -113,7 +113,8 @@ class BatchQuery:
 
 class RecordSample:
     """
-    Records that are chosen by their numbers among those of the batches that a query reads.
+    Records that are chosen by their numbers: among those of the batches that a query reads, or
+    among those that meet its conditions on keys, values and headers.
 
     Parameters
     ----------
@@ -124,6 +125,12 @@ class RecordSample:
     def __init__(self, numbers: NDArray[np.int64]) -> None:
         self._numbers = numbers
         self._seen = 0
+
+    def take(self, count: int) -> NDArray[np.int64]:
+        """Return which of the next records are chosen."""
+        first, self._seen = self._seen, self._seen + count
+        low, high = np.searchsorted(self._numbers, (first, self._seen)).tolist()
+        return self._numbers[low:high] - first
 
     def choose(self, batches: BatchTable) -> tuple[NDArray[np.intp], set[tuple[int, int]]]:
         """
@@ -136,10 +143,8 @@ class RecordSample:
         chosen : set of (int, int)
             Position of the batch, and number of the record in it.
         """
-        ends = self._seen + np.cumsum(records_of(batches))
-        first, self._seen = self._seen, int(ends[-1]) if len(ends) else self._seen
-        low, high = np.searchsorted(self._numbers, (first, self._seen)).tolist()
-        numbers = self._numbers[low:high]
+        ends = np.cumsum(records_of(batches))
+        numbers = self.take(int(ends[-1]) if len(ends) else 0)
         rows = np.searchsorted(ends, numbers, "right")
         inner = numbers - ends[rows] + records_of(batches[rows])
         positions = batches["position"][rows]
@@ -170,7 +175,8 @@ class RecordQuery:
     control, isolation, verify, max_decompressed_size
         See `read_records`.
     sample : RecordSample, optional
-        Of the records that meet the conditions on headers, those to read.
+        Of the records that meet the conditions, those to return. Without conditions on keys,
+        values and headers, other batches are not read.
     decodes : bool, default False
         Whether keys and values are needed to decode the records of Kafka's own topics.
     also_read : tuple of str
@@ -196,13 +202,16 @@ class RecordQuery:
         """Whether all records of clients meet the conditions."""
         return (
             not self.limits.is_limited
-            and self.key is None
-            and not self.headers
+            and not self.has_row_filter
             and self.sample is None
-            and self.pattern is None
             and self.isolation == "read_uncommitted"
             and self.control != "only"
         )
+
+    @property
+    def has_row_filter(self) -> bool:
+        """Whether there are conditions on keys, values or headers."""
+        return self.key is not None or bool(self.headers) or self.pattern is not None
 
     @property
     def reads_batches(self) -> bool:
@@ -236,7 +245,7 @@ class RecordQuery:
         wanted = self.limits.condition("offset", "offset", "timestamp", start_offset)
         read = self.batches_to_read(one, start_offset, source, batches, findings)
         chosen: set[tuple[int, int]] | None = None
-        if self.sample is not None:
+        if self.sample is not None and not self.has_row_filter:
             rows, chosen = self.sample.choose(read)
             read = read.take(rows)
         for table in iter_records(
@@ -250,6 +259,8 @@ class RecordQuery:
             on_damage=lambda error: findings.add(str(error)),
         ):
             selected = self._select(table if chosen is None else _chosen(table, chosen), wanted)
+            if self.sample is not None and self.has_row_filter:
+                selected = selected[self.sample.take(len(selected))]
             if len(selected):
                 yield selected
 
