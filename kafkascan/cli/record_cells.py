@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from kafkascan._core.text_lines import (
     TEXT,
     LineForm,
 )
-from kafkascan.cli.shared_options import DECODED_AS
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Schema
@@ -95,10 +94,26 @@ def item_column(table: RecordTable, name: str, decoder: str) -> PrintedItems:
     return column
 
 
+def copied_items(items: list[bytes | None], decoder: str, *, in_cells: bool) -> TextColumn:
+    """Return what is printed of copies of keys or values: as `item_column` and `shown_items` do."""
+    if in_cells:
+        decode, whole = DECODERS[decoder], _whole(decoder)
+        return [
+            None if one is None else decode(one if len(one) <= whole else one[:_SHOWN])
+            for one in items
+        ]
+    column = PrintedItems(_KINDS[decoder], *located(items))
+    if decoder == "json":
+        for row, item in enumerate(items):
+            if item is not None and len(item) <= _LARGEST_JSON:
+                column[row] = _json(item)
+    return column
+
+
 def header_column(table: RecordTable, decoder: str) -> PrintedHeaders | list[Any]:
     """Return headers as a writer of lines prints them; their keys are always UTF-8."""
     if decoder == "json":
-        return [_headers(pairs, decoder) for pairs in table.to_numpy()["headers"]]
+        return [named_headers(pairs, decoder) for pairs in table.to_numpy()["headers"]]
     return PrintedHeaders(_KINDS[decoder], *table.header_places(), table)
 
 
@@ -112,14 +127,15 @@ def shown_items(table: RecordTable, name: str, decoder: str) -> list[Any]:
 def shown_headers(table: RecordTable, decoder: str) -> list[Any]:
     """Return what a terminal shows of headers."""
     found = table.header_begins(_SHOWN_HEADERS, _SHOWN, whole=_whole(decoder))
-    return [_headers(pairs, decoder) if pairs else [] for pairs in found]
+    return [named_headers(pairs, decoder) if pairs else [] for pairs in found]
 
 
 def _whole(decoder: str) -> int:
     return _LARGEST_JSON if decoder == "json" else 0
 
 
-def _headers(pairs: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
+def named_headers(pairs: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
+    """Return the headers of a record by the names of their parts."""
     decode = DECODERS[decoder]
     return [
         {"key": _text(key), "value": None if value is None else decode(value)}
@@ -288,38 +304,56 @@ class UndecodedRecords:
         self.count += 1
 
 
+class Decodable(NamedTuple):
+    """
+    Records of a chunk that are decoded one by one.
+
+    Attributes
+    ----------
+    rows, offsets : list of int
+    are_control : list of bool
+    keys, values : list of bytes or None
+    """
+
+    rows: list[int]
+    offsets: list[int]
+    are_control: list[bool]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+
+    @classmethod
+    def of(cls, table: RecordTable, rows: NDArray[np.intp]) -> Decodable:
+        """Return some records of a table."""
+        some = table[rows]
+        numbers = rows.tolist(), some["offset"].tolist(), some["is_control"].tolist()
+        return cls(*numbers, some.items("key"), some.items("value"))
+
+
 def decode_messages(
-    topic: str | None,
-    table: RecordTable,
+    topic: str,
+    records: Decodable,
     columns: dict[str, Any],
     formats: dict[str, str],
     undecoded: UndecodedRecords,
 ) -> None:
-    """Replace keys and values of Kafka's own topics that are shown as text by their messages."""
-    if topic is None or topic not in DECODED_AS.values():
-        return
+    """Replace keys and values of one of Kafka's own topics that are shown as text by messages."""
     from kafkascan.internal_topics.record_words import describe_record  # with all schemas
 
     shown = [name for name in ("key", "value") if name in columns and formats[name] == "text"]
-    if not shown:
-        return
-    keys, values = table.items("key"), table.items("value")
-    for index, (key, value) in enumerate(zip(keys, values, strict=True)):
+    for row, offset, is_control, key, value in zip(*records, strict=True) if shown else ():
         try:
             words = dict(zip(("key", "value"), describe_record(topic, key, value), strict=True))
         except SchemaError as error:
-            if not table["is_control"][index]:
-                undecoded.add(int(table["offset"][index]), error)
+            if not is_control:
+                undecoded.add(offset, error)
             continue
         for name in shown:
-            columns[name][index] = words[name]
+            columns[name][row] = words[name]
 
 
-def decode_control_records(table: RecordTable, columns: dict[str, Any]) -> None:
+def decode_control_records(records: Decodable, columns: dict[str, Any]) -> None:
     """Replace key and value of control records by their type and message."""
-    rows = np.flatnonzero(table["is_control"])
-    items = (table[rows].items(name) for name in ("key", "value"))
-    for row, key, value in zip(rows.tolist(), *items, strict=True):
+    for row, _, _, key, value in zip(*records, strict=True):
         kind, message = decode_control(key, value)
         for name, decoded in (("key", kind), ("value", message)):
             if name in columns:

@@ -540,6 +540,11 @@ class RecordTable(AnyTable):
         names = self.names if columns is None else columns
         return require_pyarrow().table({name: self._as_arrow(name, views) for name in names})
 
+    def arrow_headers(self) -> pa.Array:
+        """Return the headers as `to_arrow` does, but with their keys as bytes."""
+        starts, keys, values = self._headers().gather()
+        return headers_column(starts, binary_column(keys), binary_column(values))
+
     def arrow_table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Return what `to_arrow` returns, for callers that report the problems themselves."""
         names = self.names if columns is None else columns

@@ -8,10 +8,13 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 import kafkascan as ks
-from tests.support.command_line import DATA, LEGACY, rows, run
+from kafkascan.cli import sorted_records
+from kafkascan.cli.verbs import record_commands
+from tests.support.command_line import DATA, GOLDEN, LEGACY, rows, run
 from tests.support.internal_topics import TopicLog
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0
@@ -327,3 +330,112 @@ def test_headers(records_log: Path) -> None:
         options = [part for one in arguments for part in ("--header", one)]
         found = rows("records", records_log, *options, "--columns", "offset")
         assert [row["offset"] for row in found] == offsets
+
+
+# ---- sorted records --------------------------------------------------------------------------
+
+TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
+RAW = ("--key-as", "hex", "--value-as", "hex", "--decode", "none")
+
+
+@pytest.fixture(params=[False, True], ids=["in memory", "in parts"])
+def in_parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sort records in memory, and by merging parts of a few records."""
+    if request.param:
+        monkeypatch.setattr(sorted_records, "_PART_BYTES", 1 << 12)
+        monkeypatch.setattr(sorted_records, "_BLOCK_BYTES", 1 << 9)
+        monkeypatch.setattr(record_commands, "_EXPORTED_RECORDS", 7)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("column", ["timestamp", "key", "value", "size_in_bytes", "segment"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_records_are_sorted_by_any_column(column: str, sign: str) -> None:
+    """Equal ones stay in their order, nulls come last, and the column need not be shown."""
+    table = rows("records", DATA, "--columns", f"topic,partition,offset,{column}", *RAW)
+    if column == "timestamp":
+        table = [{**row, column: None if row[column] == -1 else row[column]} for row in table]
+    present = [row for row in table if row[column] is not None]
+    present.sort(key=lambda row: row[column], reverse=sign == "-")
+    expected = [*present, *(row for row in table if row[column] is None)]
+    found = rows("records", DATA, "--columns", "topic,partition,offset", "--sort", sign + column)
+    assert [(one["topic"], one["partition"], one["offset"]) for one in found] == [
+        (one["topic"], one["partition"], one["offset"]) for one in expected
+    ]
+    first = ("--sort", sign + column, "--limit", 7, "--columns", "topic,partition,offset")
+    assert rows("records", DATA, *first) == found[:7]
+
+
+PRINTED = {
+    "table": (),
+    "wide": ("--wide",),
+    "csv": ("--format", "csv", "--columns", "all"),
+    "json": ("--format", "json", "--columns", "all"),
+    "iso": ("--format", "jsonl", "--iso"),
+    "hex": ("--format", "json", *RAW),
+    "values": ("--format", "json", "--value-as", "json"),
+    "template": ("-f", r"%t %p %o %T %K %k %S %s %h\n"),
+}
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("form", PRINTED)
+@pytest.mark.parametrize(
+    "log",
+    [
+        (DATA / "headers-0",),
+        (DATA / "__consumer_offsets-0",),
+        (DATA / "transactions-0", "--control", "include", "--limit", "9"),
+        (LEGACY / "magic-0-0",),
+        (TYPED, "-t", "payments", "--value-as", "auto"),
+    ],
+    ids=["headers", "groups", "control", "legacy", "typed"],
+)
+def test_sorted_records_are_printed_as_others(
+    form: str, log: tuple[object, ...], tmp_path: Path
+) -> None:
+    plain, ordered = tmp_path / "plain", tmp_path / "ordered"
+    expected = run("records", *log, *PRINTED[form], "--output", plain)
+    assert expected.returncode == 0
+    found = run("records", *log, *PRINTED[form], "--sort", "offset", "--output", ordered)
+    assert found == expected
+    lines = [path.read_bytes().splitlines() for path in (ordered, plain)]
+    if form in ("table", "wide"):  # the width of columns depends on the first rows
+        lines = [[b" ".join(line.split()) for line in one] for one in lines]
+    assert lines[0] == lines[1]
+
+
+def test_keys_of_headers_are_sorted_as_bytes(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(batch_of([RecordV2(b"k", b"v", [(b"\xff", b"\xfe")])]))
+    template = ("-f", r"%h\n")
+    assert _printed(path, *template, "--sort", "key") == b"\xff=\xfe\n"
+
+
+def test_sorted_records_in_parquet(tmp_path: Path) -> None:
+    plain, ordered = tmp_path / "plain.parquet", tmp_path / "ordered.parquet"
+    run("records", DATA, "--output", plain)
+    assert run("records", DATA, "--sort", "-value", "--output", ordered).returncode == 0
+    found, expected = (pyarrow.parquet.read_table(path) for path in (ordered, plain))
+    assert found.schema == expected.schema
+    order = [("value", "descending"), ("topic", "ascending"), ("offset", "ascending")]
+    assert found["value"] == expected.sort_by(order)["value"]
+
+
+def test_samples_and_last_records_are_sorted_after_they_are_chosen() -> None:
+    for choice in (("--sample", 20), ("--tail", 20), ("--around", 5), ("--grep", "1")):
+        chosen = _offsets(DATA, *choice)
+        found = _offsets(DATA, *choice, "--sort", "-offset")
+        assert found == sorted(chosen, key=lambda one: -one[1])
+
+
+def test_what_cannot_be_sorted(tmp_path: Path) -> None:
+    done = run("records", DATA, "--sort", "ofset")
+    assert (done.returncode, "did you mean 'offset'?" in done.stderr) == (2, True)
+    done = run("records", DATA, "--sort", "offset", "--follow")
+    assert (done.returncode, "cannot be combined with --follow" in done.stderr) == (2, True)
+    done = run("records", TYPED, "--value-as", "auto", "--sort", "offset")
+    assert (done.returncode, "select one topic (-t)" in done.stderr) == (2, True)
+    empty = tmp_path / f"{0:020}.log"
+    empty.touch()
+    assert rows("records", empty, "--sort", "offset") == []

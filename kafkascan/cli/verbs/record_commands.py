@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from kafkascan.cli.shared_options import (
     TYPED,
     Decorator,
     Integer,
+    SortColumn,
     option,
     with_registry,
     with_row_options,
@@ -36,6 +38,8 @@ from kafkascan.tables.schema import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kafkascan.cli.output import RowOutput
     from kafkascan.cli.record_cells import RecordTemplate, UndecodedRecords
     from kafkascan.cli.run import Run
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
     from kafkascan.records.read_options import Control
     from kafkascan.records.record_table import RecordTable
     from kafkascan.tables.text_columns import TextColumn
-    from kafkascan.tables.writers import Writer
+    from kafkascan.tables.writers import SortOrder, Writer
 
 # `batch` is an index into a table that users of the command line do not see.
 LISTED_SCHEMA = (
@@ -172,6 +176,11 @@ def _decoding_option(item: str) -> Decorator:
     " from those in the ranges; then only their batches are decoded.",
 )
 @option("--seed", type=Integer(), default=0, help="Seed of the random choice.")
+@option("--sort [-]COLUMN", "order", type=SortColumn(LISTED_SCHEMA.names),
+        help="Sort the records by COLUMN, which need not be shown; after a minus sign, the largest"
+        " come first. Keys and values are compared as bytes, or as decoded columns. --sample,"
+        " --tail and --around choose records first; --limit shows the first N of the sorted ones."
+        " More than 64 MB of records are sorted in a temporary file.")  # fmt: skip
 @ISOLATION
 @option("--decode", type=("auto", "none", *DECODED_AS), default="auto",
         help="Decode the records of Kafka's own topics by the topic's name (auto), or show their"
@@ -204,6 +213,7 @@ def records(
     pattern: re.Pattern[bytes] | None,
     sample: int | None,
     seed: int,
+    order: SortOrder | None,
     isolation: Isolation,
     decode: str,
     control: Control,
@@ -256,12 +266,18 @@ def records(
     formats = {name: plain if kind == TYPED else kind for name, kind in formats.items()}
     if decoders:
         query = replace(query, also_read=("headers", "key", "value"))
+    limit = options["limit"]
+    if order is not None:
+        if options["is_followed"]:
+            raise click.UsageError("--sort cannot be combined with --follow")
+        options["limit"] = None  # of the sorted records
+        query = replace(query, also_read=(*query.also_read, *_sorted_names(query, order)))
     if sample is not None:
         if options["is_followed"] or options["around"] is not None or options["tail"] is not None:
             raise click.UsageError("--sample cannot be combined with --around, --tail and --follow")
         query = with_sample(run, inputs, query, sample, seed)
     found = find_rows(run, inputs, query, **options)
-    shows_none = 0 in (options["limit"], options["tail"])
+    shows_none = 0 in (limit, options["tail"])
     if key is not None and not (options["is_followed"] or shows_none):
         found = _reporting_none(run, found, key)
     undecoded = UndecodedRecords(DECODED_AS.get(decode))
@@ -269,16 +285,18 @@ def records(
         found = TypedRows(run, decoders).of(found)
     schema = LISTED_SCHEMA.select(query.columns)
     with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
-        if isinstance(writer, ParquetWriter):
-            kinds: Any = None
-            for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
-                rows = _arrow_table(one, table, schema)
-                kinds = kinds or rows.schema
-                if rows.schema != kinds:
-                    raise click.UsageError(
-                        f"the columns of topic {one.partition.topic} have other types than those"
-                        " before them: write a Parquet file for each topic (-t)"
-                    )
+        if order is not None:
+            from kafkascan.cli.sorted_records import sorted_columns, sorted_tables
+
+            wanted = LISTED_SCHEMA.select(_sorted_names(query, order))
+            tables = _arrow_tables(found, wanted, is_text=not isinstance(writer, ParquetWriter))
+            for rows in sorted_tables(tables, order, limit):
+                if isinstance(writer, ParquetWriter):
+                    writer.write_table(rows.select(schema.names))
+                else:
+                    writer.write(sorted_columns(rows, query, formats, undecoded, writer))
+        elif isinstance(writer, ParquetWriter):
+            for rows in _arrow_tables(found, schema):
                 writer.write_table(rows)
         else:
             for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
@@ -323,8 +341,40 @@ def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:
     run.print_report(report)
 
 
-def _arrow_table(one: SegmentInput, table: RecordTable, schema: Schema) -> Any:
-    """Return records as an Arrow table, in the types of the schema."""
+def _sorted_names(query: RecordQuery, order: SortOrder) -> list[str]:
+    """Return the columns of records to sort: to show, to sort by, and to decode records by."""
+    is_decoded = query.decodes or query.control != "skip"
+    decoded = ("topic", "offset", "is_control", "key", "value") if is_decoded else ()
+    return list(dict.fromkeys((*query.columns, order.column, *decoded)))
+
+
+def _arrow_tables(
+    found: FoundRows[RecordTable], schema: Schema, *, is_text: bool = False
+) -> Iterator[pa.Table]:
+    """
+    Yield records as Arrow tables of one schema.
+
+    Raises
+    ------
+    click.UsageError
+        If keys or values are decoded into columns of several types.
+    """
+    kinds: pa.Schema | None = None
+    for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
+        rows = _arrow_table(one, table, schema, is_text=is_text)
+        kinds = kinds or rows.schema
+        if rows.schema != kinds:
+            raise click.UsageError(
+                f"the columns of topic {one.partition.topic} have other types than those before"
+                " them: select one topic (-t)"
+            )
+        yield rows
+
+
+def _arrow_table(
+    one: SegmentInput, table: RecordTable, schema: Schema, *, is_text: bool
+) -> pa.Table:
+    """Return records in the types of the schema; with keys of headers as bytes to print them."""
     from kafkascan.format.texts import with_escaped_bytes
 
     pa = require_pyarrow()
@@ -339,6 +389,8 @@ def _arrow_table(one: SegmentInput, table: RecordTable, schema: Schema) -> Any:
             label = one.labels[field.name]
             text = with_escaped_bytes(label) if isinstance(label, str) else label
             columns[field.name] = pa.repeat(pa.scalar(text, kind), len(table))
+        elif field.name == "headers" and is_text:
+            columns[field.name] = table.arrow_headers()
         else:
             # Segments have different dictionaries, and a file has one schema.
             columns[field.name] = stored[field.name].cast(kind)
@@ -353,8 +405,11 @@ def _to_columns(
     undecoded: UndecodedRecords,
     writer: Writer,
 ) -> dict[str, TextColumn]:
+    import numpy as np
+
     from kafkascan.batches.arrow import NAMED_CODES, named_codes
     from kafkascan.cli.record_cells import (
+        Decodable,
         TemplateWriter,
         decode_control_records,
         decode_messages,
@@ -385,9 +440,11 @@ def _to_columns(
             columns[name] = named_codes(name, table[name])
         else:
             columns[name] = table[name]
-    if query.decodes:
-        topic = undecoded.topic or one.partition.topic
-        decode_messages(topic, table, columns, formats, undecoded)
+    topic = undecoded.topic or one.partition.topic
+    if query.decodes and topic is not None and topic in DECODED_AS.values():
+        records = Decodable.of(table, np.arange(len(table)))
+        decode_messages(topic, records, columns, formats, undecoded)
     if query.control != "skip":
-        decode_control_records(table, columns)
+        records = Decodable.of(table, np.flatnonzero(table["is_control"]))
+        decode_control_records(records, columns)
     return columns

@@ -180,7 +180,7 @@ class RecordQuery:
     decodes : bool, default False
         Whether keys and values are needed to decode the records of Kafka's own topics.
     also_read : tuple of str
-        Other columns to read.
+        Other columns to read; as `columns`.
     """
 
     columns: tuple[str, ...]
@@ -222,7 +222,6 @@ class RecordQuery:
     def read_columns(self) -> list[str]:
         """The columns to read: those that are returned, and those of the conditions."""
         labels = {one.name for one in SEGMENT_FIELDS}
-        shown = [name for name in self.columns if name not in labels]
         needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
         if self.headers:
             needed.append("headers")
@@ -231,7 +230,8 @@ class RecordQuery:
             needed += ["key", "value"]
         if self.decodes:
             needed.append("is_control")
-        return list(dict.fromkeys((*shown, *needed, *self.also_read)))
+        names = dict.fromkeys((*self.columns, *needed, *self.also_read))
+        return [name for name in names if name not in labels]
 
     def rows(
         self,
