@@ -328,7 +328,11 @@ class LogAudit:
 
     def _note_transactions(self, follower: TransactionFollower) -> None:
         if self._empty_transactions:
-            message = f"{self._empty_transactions} markers end transactions without batches"
+            count = self._empty_transactions
+            markers = (
+                "1 marker ends a transaction" if count == 1 else f"{count} markers end transactions"
+            )
+            message = f"{markers} without batches"
             self._found.add("EMPTY_TRANSACTIONS", None, message)
         if self._is_damaged:  # the damage may contain the marker
             return

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -143,7 +143,7 @@ def _page_of(
     facts: Facts,
     found: Audit,
     producers: dict[str, list[Any]],
-    shutdown: dict[str, str],
+    shutdown: _Shutdown,
 ) -> dict[str, Any]:
     """Return the variables of the template, without its tables."""
     listed = _listed(found.findings)
@@ -151,7 +151,7 @@ def _page_of(
         "title": title,
         "written": f"read at {time_text(milliseconds_or_now())} UTC",
         "shutdown": shutdown,
-        "tiles": _tiles(facts, found, producers, "good" if shutdown["kind"] == "good" else ""),
+        "tiles": _tiles(facts, found, producers, shutdown.kind if shutdown.kind == "good" else ""),
         "difference": _difference(facts, found),
         "findings": [_finding(one) for one in listed],
         "more_findings": _more_of_each_kind(found.findings, listed),
@@ -169,7 +169,20 @@ def _template() -> Any:
             "this needs matplotlib and Jinja2: pip install 'kafkascan[report]'"
         ) from error
     text = (files("kafkascan.report") / "page.html.j2").read_text("utf-8")
-    return jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(text)
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["code"] = _with_code
+    return environment.from_string(text)
+
+
+def _with_code(text: str) -> Any:
+    """Return a text, escaped, in which what is between backticks is code."""
+    from markupsafe import Markup, escape
+
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # a name contains one
+        return escape(text)
+    parts[1::2] = [Markup("<code>{}</code>").format(one) for one in parts[1::2]]
+    return Markup("").join(parts)
 
 
 def _path_of(logs: Any) -> str:
@@ -189,40 +202,101 @@ def _plots(facts: Facts, producers: dict[str, list[Any]]) -> list[dict[str, Any]
 # ---- how the broker ended --------------------------------------------------------------------
 
 
-def _shutdown(logs: LogsLike, threads: int | None, *, verify: bool) -> dict[str, str]:
+@dataclass(frozen=True)
+class _Shutdown:
+    """
+    How a broker left its data directory, and what recovers it.
+
+    Attributes
+    ----------
+    text : str
+        Empty if nothing is known.
+    kind : str
+        How the text looks.
+    recovery : str
+        What a broker would do when it starts.
+    changes : list of str
+        Of which kinds the changes are.
+    command, purpose : str
+        A command, and a sentence about it.
+    """
+
+    text: str = ""
+    kind: str = "good"
+    recovery: str = ""
+    changes: list[str] = field(default_factory=list)
+    command: str = ""
+    purpose: str = ""
+
+
+def _shutdown(logs: LogsLike, threads: int | None, *, verify: bool) -> _Shutdown:
     """Return how a broker left its data directory, and the command that recovers it."""
     path = logs.path if isinstance(logs, LogDir) and not logs.is_partition else None
     was_clean = had_clean_shutdown(path) if isinstance(path, Path) else None
-    if was_clean is None:
-        return {"kind": "good", "text": "", "command": ""}
+    if path is None or was_clean is None:
+        return _Shutdown()
     if was_clean:
-        text = "A broker shut down cleanly: the next one loads these logs without recovery."
-        return {"kind": "good", "text": text, "command": ""}
-    ending = {
-        "kind": "warning",
-        "text": f"{UNCLEAN_SHUTDOWN.capitalize()}.",
-        "command": printable(shlex.join(["kafkascan", "recover", str(path)])),
-    }
-    if verify:
-        try:
-            planned = recover(path, threads=threads)
-        except (KafkaScanError, OSError) as error:
-            reason = f"What a broker would recover is not known: {printable(str(error))}"
-            return ending | {"text": f"{ending['text']} {reason}"}
-        ending["text"] += f" {_recovery_text(planned)}"
-        ending["command"] = printable(writing_command(planned) or ending["command"])
-    return ending
+        return _Shutdown(
+            "A broker shut down cleanly: the next one loads these logs without recovery."
+        )
+    path = path.absolute()  # a page is read anywhere
+    ending = _Shutdown(
+        f"{UNCLEAN_SHUTDOWN.capitalize()}.",
+        "warning",
+        command=printable(shlex.join(["kafkascan", "recover", str(path)])),
+        purpose="This command shows what a broker would change, and changes nothing:",
+    )
+    if not verify:
+        return ending
+    try:
+        planned = recover(path, threads=threads)
+    except (KafkaScanError, OSError) as error:
+        reason = f"What a broker would recover is not known: {printable(str(error))}"
+        return replace(ending, recovery=reason)
+    ending = replace(ending, recovery=_recovery_text(planned), changes=_kinds_of_changes(planned))
+    command = writing_command(planned)
+    if command is None:
+        return ending
+    purpose = "With the broker stopped, this command makes the changes:"
+    return replace(ending, command=printable(command), purpose=purpose)
 
 
 def _recovery_text(planned: Recovery) -> str:
     """Return what a broker would do to logs when it starts."""
-    changes = sum(len(one.changes) for one in planned.partitions)
-    failed = sum(one.error is not None for one in planned.partitions)
-    text = (
-        f"A broker would discard {planned.truncated_bytes:,} bytes and make {changes:,} changes"
-        " when it starts."
-    )
+    logs = planned.partitions
+    changes = sum(len(one.changes) for one in logs)
+    lost = [one for log in logs for one in log.discarded.values()]
+    records = sum(one.salvageable_records for one in logs)
+    failed = sum(one.error is not None for one in logs)
+    of_zeros = " of zeros" if all(one.is_zeros for one in lost) else ""
+    discarded = f"{planned.truncated_bytes:,} bytes{of_zeros}" if lost else "nothing"
+    text = f"A broker would discard {discarded} and make {changes:,} changes when it starts."
+    if records:
+        text += (
+            f" The discarded bytes contain {records:,} records of intact batches: `kafkascan"
+            " salvage` keeps them in a copy."
+        )
     return f"{text} {failed:,} logs cannot be loaded." if failed else text
+
+
+def _kinds_of_changes(planned: Recovery) -> list[str]:
+    """Return a line for each kind of changes, those that discard data first."""
+    reasons: dict[tuple[bool, str, str], list[str]] = {}
+    for log in planned.partitions:
+        for one in log.changes:
+            kind = not one.shortens_log, str(one.action), _kind_of(one.name)
+            reasons.setdefault(kind, []).append(one.reason)
+    lines = []
+    for (_, action, name), found in sorted(reasons.items()):
+        files = "file" if len(found) == 1 else "files"
+        reason = f": {found[0]}" if len(set(found)) == 1 else ""
+        lines.append(printable(f"{action} {len(found):,} {name} {files}{reason}"))
+    return lines
+
+
+def _kind_of(name: str) -> str:
+    """Return the extension of a file; the name of one without an extension."""
+    return Path(name).suffix or name
 
 
 # ---- summary and findings --------------------------------------------------------------------

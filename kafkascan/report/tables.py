@@ -177,7 +177,7 @@ def _open_table(transactions: Transactions) -> PageTable:
             printable(f"{row['topic']}-{row['partition']}"), str(row["producer_id"]),
             str(row["producer_epoch"]), f"{row['first_offset']:,}", f"{row['last_offset']:,}",
             f"{row['records']:,}",
-            "" if row["age_ms"] is None else f"{row['age_ms'] / 60_000:,.0f} min",
+            "" if row["age_ms"] is None else age_text(row["age_ms"]),
             _coordinator_cell(row),
             "yes" if row["is_hanging"] else "no",
         ]

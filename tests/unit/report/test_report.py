@@ -18,7 +18,7 @@ from kafkascan.report.facts import Facts, TimeBins, Timeline, are_plausible
 from kafkascan.report.plots import _parts, human_size
 from tests.support.command_line import KILLED
 from tests.support.paths import GOLDEN
-from tests.support.segments import batch_v2
+from tests.support.segments import Rig, batch_v2
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 
@@ -285,19 +285,39 @@ def test_the_page_begins_with_how_the_broker_ended(tmp_path: Path) -> None:
     killed = tmp_path / "a b"
     shutil.copytree(KILLED, killed)
     page = ks.build_report(killed).html
-    assert "A broker would discard 62,741 bytes and make 7 changes when it starts." in page
+    assert "A broker would discard 62,741 bytes of zeros and make 7 changes when it" in page
+    assert "<li>truncate 1 .log file: zeros follow the last batch</li>" in page
+    assert "With the broker stopped, this command makes the changes:" in page
     assert f"kafkascan recover &#39;{killed}&#39; --write --truncate</pre>" in page
     assert page.index("Not shut down cleanly") < page.index("Warnings and errors")
     assert 'class="good"' not in page
     headers_only = ks.build_report(killed, verify=False).html
     assert "Not shut down cleanly" in headers_only
     assert "would discard" not in headers_only
+    assert "This command shows what a broker would change" in headers_only
     assert f"kafkascan recover &#39;{killed}&#39;</pre>" in headers_only
     (killed / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
     page = ks.build_report(killed).html
     assert "A broker shut down cleanly" in page
     assert 'class="good"' in page
     assert "shut down cleanly" not in ks.build_report(DATA / "headers-0").html
+
+
+def test_the_page_says_what_a_recovery_changes_and_discards(tmp_path: Path) -> None:
+    killed = tmp_path / "data"
+    shutil.copytree(KILLED, killed)
+    for number in range(3):
+        folder = killed / f"new-{number}"
+        folder.mkdir()
+        data = bytearray(Rig().batches(10).log)
+        data[4 * 68 + 8] = 1  # a length that exceeds the file
+        (folder / f"{0:020}.log").write_bytes(data[: len(data) - 68 * number])
+    page = ks.build_report(killed).html
+    assert "<li>write 3 leader-epoch-checkpoint files: the leader epochs of the log</li>" in page
+    assert "<li>truncate 4 .log files</li>" in page  # for several reasons
+    assert "contain 12 records of intact batches: <code>kafkascan salvage</code> keeps" in page
+    assert "save them with <code>kafkascan salvage</code>." in page
+    assert "`" not in page
 
 
 def test_implausible_times_are_not_in_the_summary() -> None:
