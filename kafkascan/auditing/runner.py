@@ -120,6 +120,7 @@ def audit(
     keep_cache : bool, default False
         Leave everything in the page cache. By default, what was not there before the audit is
         dropped from it, in pieces of 4 MiB, so that an audit of cold files evicts no other ones.
+        Segments below 128 KiB and side files are left there.
     storage_options : mapping, optional
         Options of the store, for a URL; see `ObjectUrl`.
     cluster : path, URL or LogDir, optional

@@ -30,6 +30,9 @@ from kafkascan.io.source_protocols import (
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.urls import ObjectUrl, resolved_url
 
+READ_AT_ONCE = 1 << 17
+"""Bytes of a file below which reading it takes less time than mapping it."""
+
 
 @runtime_checkable
 class HasSource(Protocol):

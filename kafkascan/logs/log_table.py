@@ -233,7 +233,7 @@ def scan_log_dir(
     keep_cache : bool, default True
         Leave in the page cache what was not there before, because every iteration and every export
         reads the segments again. False drops it after each segment, in pieces of 4 MiB, so that
-        reading cold files once evicts no other ones.
+        reading cold files once evicts no other ones; segments below 128 KiB are left there.
     storage_options : mapping, optional
         Options of the store, for a URL; see `ObjectUrl`.
 

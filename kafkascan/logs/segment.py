@@ -16,14 +16,12 @@ from kafkascan.format.file_names import (
     sibling_name,
 )
 from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, as_path, path_or_url
 
 _UNNAMED = SegmentName(None, None, "log", None)
-# Mapping a file takes longer than reading so many bytes of it.
-_READ_BELOW = 1 << 14
 
 
 # A data dir may have 100 000 of them: without a dictionary and a path, the garbage collector has
@@ -105,7 +103,7 @@ class SegmentFile:
 
     def borrow(self) -> borrowed_source:
         """Return a context of its bytes, which closes what it opens."""
-        return borrowed_source(self.as_source(), read_below=_READ_BELOW)
+        return borrowed_source(self.as_source(), read_below=READ_AT_ONCE)
 
     def sibling(self, kind: str) -> Path | None:
         """

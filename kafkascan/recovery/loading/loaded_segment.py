@@ -27,7 +27,7 @@ from kafkascan.format.errors import (
 )
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import READ_AT_ONCE, Source
 from kafkascan.logs.log_finding import partition_of
 from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
 from kafkascan.logs.opened_logs import Log, rewrite_marks
@@ -40,8 +40,6 @@ from kafkascan.tables.table import Problem
 _DIGITS = 20
 # Number of file names whose parsed offsets are cached: each name is parsed several times.
 _NAMES_KNOWN = 4096
-# Files below this size are read: that takes less time than mapping them.
-_READ_AT_ONCE = 1 << 17
 _ROWS_AT_ONCE = 1 << 16
 
 
@@ -178,12 +176,12 @@ class LoadedSegment:
 
     def open(self) -> Source:
         """Open the log, at its current location."""
-        return Source(self._source, read_below=_READ_AT_ONCE)
+        return Source(self._source, read_below=READ_AT_ONCE)
 
     def _open_up_to(self, stop: int) -> Source:
         if isinstance(self._source, bytes):
             return Source(self._source[:stop])
-        return Source(self._source, read_below=_READ_AT_ONCE, max_size=stop)
+        return Source(self._source, read_below=READ_AT_ONCE, max_size=stop)
 
     def set_recovered(self, recovered: RecoveredSegment) -> None:
         """Set the result of a recovery."""

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan.io.sources import READ_AT_ONCE
 from kafkascan.logs import SegmentKinds, select_segments
 from kafkascan.logs.log_finding import partition_dir
+from kafkascan.logs.segment import segment_at
 from tests.support.segments import Rig
 
 BASE = "00000000000000000170"
@@ -201,3 +203,13 @@ def test_many_segments_are_few_objects(tmp_path: Path) -> None:
     segments = partition.log_segments
     assert len(segments) == 500
     assert len(gc.get_objects()) - before <= 2 * 500 + 20
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(READ_AT_ONCE - 1, True), (READ_AT_ONCE, False)])
+def test_a_small_segment_is_read_instead_of_mapped(
+    tmp_path: Path, size: int, is_read: bool
+) -> None:
+    path = tmp_path / f"{BASE}.log"
+    path.write_bytes(bytes(size))
+    with segment_at(path).borrow() as source:
+        assert (source.size, source.is_in_memory, not source.has_file) == (size, True, is_read)
