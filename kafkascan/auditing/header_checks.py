@@ -265,16 +265,16 @@ class HeaderChecks:
         reached : list of int
             The highest end of all earlier segments at each start; -1 inside a segment.
         """
-        rows = [row - 1 for row in starts[1:]]
-        heads, before = batches.take(starts), batches.take(rows)
+        rows = np.array(starts[1:], np.intp) - 1
+        bases, epochs = batches["base_offset"], batches["partition_leader_epoch"]
         flags, reached = 0, []
         # Numbers, no arrays: most tables are the only one of their log.
         for head, head_epoch, number, end, epoch, earlier, is_end_bad in zip(
-            heads["base_offset"].tolist(),
-            heads["partition_leader_epoch"].tolist(),
+            bases[starts].tolist(),
+            epochs[starts].tolist(),
             segment[starts].tolist(),
-            [self._expected_offset, *next_offset(before).tolist()],
-            [self._epoch, *before["partition_leader_epoch"].tolist()],
+            [self._expected_offset, *next_offset(batches[rows]).tolist()],
+            [self._epoch, *epochs[rows].tolist()],
             [self._last_segment, *segment[rows].tolist()],
             [False, *([False] * len(rows) if is_bad is None else is_bad[rows].tolist())],
             strict=True,

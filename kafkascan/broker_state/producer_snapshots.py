@@ -134,17 +134,17 @@ def parse_producer_snapshot(data: bytes, path: str) -> NDArray[np.void]:
     """Parse the bytes of a ``.snapshot`` file; as `read_producer_snapshot`."""
     if len(data) < SNAPSHOT_HEADER.itemsize:
         raise _snapshot_error(path, 0, "BAD_SNAPSHOT_SIZE")
-    header = np.frombuffer(data, SNAPSHOT_HEADER, 1)[0]
-    if header["version"] != _SNAPSHOT_VERSION:
+    version, crc, count = np.frombuffer(data, SNAPSHOT_HEADER, 1).item()
+    if version != _SNAPSHOT_VERSION:
         raise _snapshot_error(path, 0, "BAD_SNAPSHOT_VERSION")
     size = len(data) - SNAPSHOT_HEADER.itemsize
     # Any bytes may follow the last entry; the checksum covers them.
-    if not 0 <= header["producer_count"] <= size // _SNAPSHOT_ENTRY.itemsize:
+    if not 0 <= count <= size // _SNAPSHOT_ENTRY.itemsize:
         raise _snapshot_error(path, _AT_COUNT, "BAD_SNAPSHOT_SIZE")
-    if crc32c(memoryview(data)[_AT_COUNT:]) != header["crc"]:
+    if crc32c(memoryview(data)[_AT_COUNT:]) != crc:
         raise _snapshot_error(path, _AT_CRC, "BAD_SNAPSHOT_CRC")
-    count, start = int(header["producer_count"]), SNAPSHOT_HEADER.itemsize
-    return np.frombuffer(data, _SNAPSHOT_ENTRY, count, start).astype(PRODUCER_ENTRY)
+    entries = np.frombuffer(data, _SNAPSHOT_ENTRY, count, SNAPSHOT_HEADER.itemsize)
+    return entries.astype(PRODUCER_ENTRY)
 
 
 def _snapshot_error(path: str, position: int, symbol: str) -> CorruptSnapshotError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,11 +10,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
+from kafkascan.batches.columns import (
+    BatchTable,
+    compression_type,
+    is_control,
+    join_tables,
+    size_in_bytes,
+)
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import COMPRESSION_MASK, CompressionType
 from kafkascan.format.times import milliseconds_or_now
-from kafkascan.logs.log_chunks import SegmentEnd
+from kafkascan.logs.log_chunks import DEFAULT_ROWS, SegmentEnd
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.walking.log_walk import LogSlice
 
@@ -168,6 +175,8 @@ class Facts:
     times: dict[str, TimeBins] = field(default_factory=lambda: defaultdict(TimeBins))
     size_counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_SIZES, np.int64))
     implausible_times: int = 0
+    _pending: list[tuple[LogFacts, BatchTable]] = field(default_factory=list)
+    _pending_rows: int = 0
 
     @classmethod
     def of(cls, logs: Sequence[Log]) -> Facts:
@@ -175,22 +184,35 @@ class Facts:
         return cls([LogFacts.of(log) for log in logs])
 
     def add(self, log_slice: LogSlice) -> None:
-        """Add the next batches of a log that are not deleted."""
+        """Add the next batches of a log that are not deleted; `finish` completes the statistics."""
         log, batches = self.logs[log_slice.log], log_slice.served_batches
         log.add_ends(log_slice.chunk.ends)
         if not len(batches):
             return
         log.summary.add(batches)
+        self._pending.append((log, batches))
+        self._pending_rows += len(batches)
+        if self._pending_rows >= DEFAULT_ROWS:
+            self.finish()
+
+    def finish(self) -> None:
+        """Complete the statistics of what was added: those of many small logs at once."""
+        pending, self._pending, self._pending_rows = self._pending, [], 0
+        batches = join_tables([part for _, part in pending])
         times, sizes = batches["max_timestamp"], size_in_bytes(batches)
-        plausible, plausible_sizes = are_plausible(times), sizes
-        log.timeline.add(batches, plausible)
-        if not plausible.all():
-            self.implausible_times += int((~plausible).sum())
-            times, plausible_sizes = times[plausible], sizes[plausible]
-        self.times[log.topic].add(times, plausible_sizes)
+        is_plausible = are_plausible(times)
+        self.implausible_times += int((~is_plausible).sum())
         bins = np.minimum(2 * np.log2(np.maximum(sizes, 1)), _SIZE_BINS - 1).astype(np.int64)
         bins += _SIZE_BINS * compression_type(batches).astype(np.int64)
         self.size_counts += np.bincount(bins, minlength=_SIZES)
+        row = 0
+        for topic, of_topic in itertools.groupby(pending, lambda one: one[0].topic):
+            first = row
+            for log, part in of_topic:
+                log.timeline.add(part, is_plausible[row : row + len(part)])
+                row += len(part)
+            shown = first + np.flatnonzero(is_plausible[first:row])
+            self.times[topic].add(times[shown], sizes[shown])
 
     @property
     def sizes(self) -> dict[str, NDArray[np.int64]]:

@@ -125,6 +125,7 @@ def build_report(
         facts.add(log_slice)
         counter.add(log_slice)
         collector.add(log_slice)
+    facts.finish()
     found = audit(logs, verify=verify, threads=threads)
     transactions = collector.transactions()
     advised = None

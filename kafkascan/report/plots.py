@@ -134,7 +134,8 @@ def _embeddable(svg: str, title: str, sentence: str) -> str:
                  rf' aria-label="{label}"><title>{html.escape(title)}</title>',
                  svg, count=1)  # fmt: skip
     prefix = re.sub(r"\W", "-", title.lower())
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
+    for before_id in (' id="', "url(#", 'href="#'):
+        svg = svg.replace(before_id, f"{before_id}{prefix}-")
     for color, name in _VARIABLES.items():
         svg = svg.replace(color, f"var(--{name})")
     return svg

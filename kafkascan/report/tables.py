@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
 
-import numpy as np
-
-from kafkascan.analysis.codec_advice import Advice
+from kafkascan.analysis.codec_advice import Advice, CodecTrial
 from kafkascan.analysis.transactions import Transactions
-from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.texts import printable
 from kafkascan.format.times import age_text
@@ -41,7 +40,9 @@ _TRANSACTION_COLUMNS = {
 }  # fmt: skip
 _RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _OFFSETS = ("lag", "offset", "log_end_offset")
+_EPOCH = datetime(1970, 1, 1)
 
+Item = TypeVar("Item")
 Rows = list[list[str]]
 
 
@@ -76,6 +77,10 @@ class PageTable:
         """Number of rows that are left out."""
         return self.count - len(self.rows)
 
+    def cells(self, row: list[str]) -> Iterator[tuple[tuple[str, bool], str]]:
+        """Yield the cells of a row with their `columns`."""
+        return zip(self.columns.items(), row, strict=True)
+
 
 def page_tables(
     facts: Facts,
@@ -90,10 +95,18 @@ def page_tables(
     return [one for one in tables if one.rows]
 
 
-def page_table(title: str, columns: dict[str, bool], rows: Rows, *, noun: str = "") -> PageTable:
-    """Return a table; a long one is folded, with the noun of its rows."""
-    summary = f"{len(rows):,} {noun}" if noun and len(rows) > _MAX_UNFOLDED else ""
-    return PageTable(title, columns, rows[:MAX_ROWS], len(rows), summary)
+def page_table(
+    title: str,
+    columns: dict[str, bool],
+    items: Sequence[Item],
+    row_of: Callable[[Item], list[str]],
+    *,
+    noun: str = "",
+) -> PageTable:
+    """Return a table of items; a long one is folded, with the noun of its rows."""
+    summary = f"{len(items):,} {noun}" if noun and len(items) > _MAX_UNFOLDED else ""
+    rows = [row_of(one) for one in items[:MAX_ROWS]]
+    return PageTable(title, columns, rows, len(items), summary)
 
 
 # ---- topics and their logs -------------------------------------------------------------------
@@ -108,12 +121,13 @@ def _topic_table(facts: Facts) -> PageTable:
         "Topic": False, "Size": True, "Partitions": True, "Segments": True, "Batches": True,
         "Records": True, "Latest timestamp": False, "Codecs": False,
     }  # fmt: skip
-    table = page_table("Topics", columns, [_topic_row(*one) for one in topics])
+    table = page_table("Topics", columns, topics, _topic_row)
     table.parts.extend(_log_table(*one) for one in topics[:MAX_ROWS])
     return table
 
 
-def _topic_row(topic: str, logs: list[LogFacts]) -> list[str]:
+def _topic_row(of_topic: tuple[str, list[LogFacts]]) -> list[str]:
+    topic, logs = of_topic
     summaries = [log.summary for log in logs]
     latest = [one.max_timestamp for one in summaries if one.max_timestamp is not None]
     codecs: Counter[str] = sum((one.codecs for one in summaries), Counter())
@@ -141,11 +155,11 @@ def _log_table(topic: str, logs: list[LogFacts]) -> PageTable:
         "Log": False, "Size": True, "Segments": True, "Batches": True, "Records": True,
         "First offset": True, "Last offset": True, "Latest timestamp": False, "Codecs": False,
     }  # fmt: skip
-    rows = [_log_row(log) for log in sorted(logs, key=lambda log: -log.size)]
+    largest = sorted(logs, key=lambda log: -log.size)[:MAX_ROWS]
     noun = "partition" if len(logs) == 1 else "partitions"
     size = human_size(sum(log.size for log in logs))
     summary = f"{printable(topic)}: {len(logs):,} {noun}, {size}"
-    return PageTable("", columns, rows[:MAX_ROWS], len(rows), summary)
+    return PageTable("", columns, [_log_row(log) for log in largest], len(logs), summary)
 
 
 def _log_row(log: LogFacts) -> list[str]:
@@ -172,18 +186,22 @@ def _open_table(transactions: Transactions) -> PageTable:
         "Last offset": True, "Records": True, "Age": True, "Coordinator": False, "Hanging": False,
     }  # fmt: skip
     found = transactions.select(transactions.is_open).rows()
-    rows = [
-        [
-            printable(f"{row['topic']}-{row['partition']}"), str(row["producer_id"]),
-            str(row["producer_epoch"]), f"{row['first_offset']:,}", f"{row['last_offset']:,}",
-            f"{row['records']:,}",
-            "" if row["age_ms"] is None else age_text(row["age_ms"]),
-            _coordinator_cell(row),
-            "yes" if row["is_hanging"] else "no",
-        ]
-        for row in sorted(found, key=lambda row: -(row["age_ms"] or 0))
-    ]  # fmt: skip
-    return page_table("Open transactions", columns, rows, noun="open transactions")
+    oldest = sorted(found, key=lambda row: -(row["age_ms"] or 0))
+    return page_table("Open transactions", columns, oldest, _open_row, noun="open transactions")
+
+
+def _open_row(row: dict[str, Any]) -> list[str]:
+    return [
+        printable(f"{row['topic']}-{row['partition']}"),
+        str(row["producer_id"]),
+        str(row["producer_epoch"]),
+        f"{row['first_offset']:,}",
+        f"{row['last_offset']:,}",
+        f"{row['records']:,}",
+        "" if row["age_ms"] is None else age_text(row["age_ms"]),
+        _coordinator_cell(row),
+        "yes" if row["is_hanging"] else "no",
+    ]
 
 
 def _coordinator_cell(row: dict[str, Any]) -> str:
@@ -202,13 +220,14 @@ def _producer_table(columns: dict[str, list[Any]]) -> PageTable:
         "Size": True, "Bytes per batch": True, "Linger, ms": True, "Codecs": False,
         "Sequence gaps": True, "Last written": False,
     }  # fmt: skip
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    rows.sort(key=lambda row: -row["size_in_bytes"])
+    sizes = columns["size_in_bytes"]
+    largest = sorted(range(len(sizes)), key=lambda number: -sizes[number])
     noun = "rows, one for each producer and log"
-    return page_table("Producers", titles, [_producer_row(row) for row in rows], noun=noun)
+    return page_table("Producers", titles, largest, partial(_producer_row, columns), noun=noun)
 
 
-def _producer_row(row: dict[str, Any]) -> list[str]:
+def _producer_row(columns: dict[str, list[Any]], number: int) -> list[str]:
+    row = {name: values[number] for name, values in columns.items()}
     mean_size, span = row["mean_batch_size"], row["mean_span_ms"]
     return [
         "none" if row["producer_id"] < 0 else str(row["producer_id"]),
@@ -230,28 +249,27 @@ def _advice_table(advised: Advice) -> PageTable:
         "Topic": False, "Codec": False, "Ratio": True, "Saving": True,
         "Compression, MB/s": True, "Decompression, MB/s": True, "Sampled batches": True,
     }  # fmt: skip
-    rows = [
-        [
-            printable(one.topic or ""),
-            one.codec if one.level is None else f"{one.codec}, level {one.level}",
-            f"{one.ratio:.2f}",
-            f"{100 * one.saving:.0f} %",
-            "" if one.compress_mb_per_s is None else f"{one.compress_mb_per_s:,.0f}",
-            "" if one.decompress_mb_per_s is None else f"{one.decompress_mb_per_s:,.0f}",
-            f"{one.batches:,}",
-        ]
-        for group in advised.groups
-        for one in group.trials
+    trials = [one for group in advised.groups for one in group.trials]
+    return page_table("Other codecs", columns, trials, _trial_row, noun="trials")
+
+
+def _trial_row(one: CodecTrial) -> list[str]:
+    return [
+        printable(one.topic or ""),
+        one.codec if one.level is None else f"{one.codec}, level {one.level}",
+        f"{one.ratio:.2f}",
+        f"{100 * one.saving:.0f} %",
+        "" if one.compress_mb_per_s is None else f"{one.compress_mb_per_s:,.0f}",
+        "" if one.decompress_mb_per_s is None else f"{one.decompress_mb_per_s:,.0f}",
+        f"{one.batches:,}",
     ]
-    return page_table("Other codecs", columns, rows, noun="trials")
 
 
 def time_text(milliseconds: int) -> str:
     """Return a UTC time to the second; a number that is beyond the calendar stays one."""
     try:
-        (time,) = as_datetime64(np.array([milliseconds], np.int64)).tolist()
-        return f"{time:%Y-%m-%d %H:%M:%S}"
-    except (ValueError, TypeError, OverflowError):
+        return f"{_EPOCH + timedelta(milliseconds=milliseconds):%Y-%m-%d %H:%M:%S}"
+    except OverflowError:
         return str(milliseconds)
 
 
@@ -283,23 +301,23 @@ def _read(
         return read(logs if isinstance(logs, LogDir) else str(getattr(logs, "path", logs)))
     except (KafkaScanError, OSError) as error:
         reason = printable(f"The {what} cannot be read: {error}")
-        return page_table(title, {"Reason": False}, [[reason]])
+        return page_table(title, {"Reason": False}, [[reason]], list)
 
 
 def _group_table(logs: LogDirLike) -> PageTable:
     groups = read_groups(logs)
     found = sorted(groups.offsets.rows(), key=lambda row: (row["lag"] is None, -(row["lag"] or 0)))
-    rows = [
-        [
-            printable(row["group"]),
-            printable(f"{row['topic']}-{row['partition']}"),
-            *("" if row[name] is None else f"{row[name]:,}" for name in _OFFSETS),
-            _time_or_empty(row["commit_timestamp"]),
-        ]
-        for row in found
-    ]
     title = "Consumer groups" if groups.is_exact else "Consumer groups (incomplete)"
-    return page_table(title, _GROUP_COLUMNS, rows, noun="committed offsets")
+    return page_table(title, _GROUP_COLUMNS, found, _group_row, noun="committed offsets")
+
+
+def _group_row(row: dict[str, Any]) -> list[str]:
+    return [
+        printable(row["group"]),
+        printable(f"{row['topic']}-{row['partition']}"),
+        *("" if row[name] is None else f"{row[name]:,}" for name in _OFFSETS),
+        _time_or_empty(row["commit_timestamp"]),
+    ]
 
 
 def _transaction_table(logs: LogDirLike) -> PageTable:
@@ -308,9 +326,7 @@ def _transaction_table(logs: LogDirLike) -> PageTable:
     found = [row for row in states.transactions.rows() if row["status"] in _RUNNING]
     found.sort(key=lambda row: row["start_timestamp"])
     title = _UNFINISHED if states.is_exact else f"{_UNFINISHED} (incomplete)"
-    return page_table(
-        title, _TRANSACTION_COLUMNS, [_transaction(row) for row in found], noun="transactions"
-    )
+    return page_table(title, _TRANSACTION_COLUMNS, found, _transaction, noun="transactions")
 
 
 def _transaction(row: dict[str, Any]) -> list[str]:

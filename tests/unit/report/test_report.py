@@ -16,6 +16,7 @@ from kafkascan.logs.opened_logs import open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.report.facts import Facts, TimeBins, Timeline, are_plausible
 from kafkascan.report.plots import _parts, human_size
+from kafkascan.report.tables import MAX_ROWS, page_table, time_text
 from tests.support.command_line import KILLED
 from tests.support.paths import GOLDEN
 from tests.support.segments import Rig, batch_v2
@@ -29,6 +30,7 @@ def gather(path: Path) -> Facts:
     facts = Facts.of(walk.logs)
     for log_slice in walk:
         facts.add(log_slice)
+    facts.finish()
     return facts
 
 
@@ -215,6 +217,32 @@ def test_facts() -> None:
     assert sum(log.summary.batches for log in facts.logs) == int(
         sum(count.sum() for count in facts.sizes.values())
     )
+
+
+def test_rows_that_are_left_out_are_not_formatted() -> None:
+    formatted = []
+
+    def row_of(number: int) -> list[str]:
+        formatted.append(number)
+        return [str(number)]
+
+    table = page_table("Numbers", {"Number": True}, range(1000), row_of, noun="numbers")
+    assert formatted == list(range(MAX_ROWS))
+    assert (table.count, table.more, table.summary) == (1000, 1000 - MAX_ROWS, "1,000 numbers")
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, "1970-01-01 00:00:00"),
+        (1_714_000_000_999, "2024-04-24 23:06:40"),
+        (253_402_300_799_999, "9999-12-31 23:59:59"),
+        (253_402_300_800_000, "253402300800000"),
+        (-(2**63), str(-(2**63))),
+    ],
+)
+def test_times(milliseconds: int, text: str) -> None:
+    assert time_text(milliseconds) == text
 
 
 @pytest.mark.parametrize(
