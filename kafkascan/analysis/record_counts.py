@@ -245,7 +245,7 @@ def records_in(batches: BatchTable, mask: NDArray[np.bool_] | np.bool) -> int:
     return int(counts.sum(dtype=np.int64, where=mask & (counts > 0)))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class DeepTable(ScreenedTable):
     """
     Results of the base class, and the records in compressed messages.

@@ -53,7 +53,7 @@ def _in_order(
     return heaviest_ascending(keys, keys, 2 * counts + is_resumed)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class EpochFile:
     """
     The entries of a ``leader-epoch-checkpoint``.

@@ -69,7 +69,7 @@ class LogCheckpoints(NamedTuple):
     log_start_offset: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class AuditedLog:
     """
     A log to audit, with the information that is known before it is read.
@@ -96,8 +96,7 @@ class AuditedLog:
     coordinators: Coordinators = field(default_factory=Coordinators)
 
 
-@dataclass(frozen=True)
-class _StateChecks:
+class _StateChecks(NamedTuple):
     """Checks that follow the state of a log: producers, transactions, its end."""
 
     latest_epoch: LeaderEpoch

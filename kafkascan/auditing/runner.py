@@ -225,19 +225,19 @@ def _audited_logs(
     known = {one: _checkpoints_of(one, reader) for one in partitions}
     opened, snapshots = _opened(logs)
     configs = _topic_configs(partitions)
-    coordinators = Coordinators()
+    coordinators, without_settings = Coordinators(), TopicConfig()
     audited = [
         AuditedLog(
             log,
             known.get(log.partition) or _checkpoints_of(log.partition, reader),
-            configs.get(log.partition, TopicConfig()),
+            configs.get(log.partition, without_settings),
             clocks.time_of(log.partition),
             coordinators=coordinators,
         )
         for log in opened
     ]
     audited += [
-        AuditedLog(one, LogCheckpoints(), TopicConfig(), is_snapshot=True) for one in snapshots
+        AuditedLog(one, LogCheckpoints(), without_settings, is_snapshot=True) for one in snapshots
     ]
     return logs.path if isinstance(logs, LogDir) else opened[0].partition.path, audited
 

@@ -39,7 +39,7 @@ from kafkascan.records.record_table import RecordTable
 _INDEXES = ("index", "timeindex", "txnindex")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class TableChecks(ScreenedTable):
     """
     Results for one table of batches.
@@ -59,7 +59,7 @@ class TableChecks(ScreenedTable):
     tombstones: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SegmentChecks:
     """
     Results for a whole segment.

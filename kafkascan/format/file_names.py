@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Kafka writes 20 digits (LogFileUtils.filenamePrefixFromOffset); fewer are accepted.
 _NAME = re.compile(
@@ -33,8 +33,7 @@ INTERRUPTED_REWRITE = (
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentName:
+class SegmentName(NamedTuple):
     """
     The parts of the name of a segment file.
 

@@ -45,8 +45,7 @@ _Checks_co = TypeVar("_Checks_co", covariant=True)
 _EndChecks_co = TypeVar("_EndChecks_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentEnd:
+class SegmentEnd(NamedTuple):
     """
     How a segment ends.
 

@@ -28,7 +28,7 @@ LogsLike: TypeAlias = LogDir | PartitionDir | SourceLike
 archive of one, or a `SourceLike`, which is read as a log of one segment."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Log:
     """
     A log: a partition and the segments to read.

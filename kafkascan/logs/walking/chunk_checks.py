@@ -15,7 +15,7 @@ from kafkascan.logs.opened_logs import Log, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ScreenedRows:
     """
     The result of an inspector for a table of batches.

@@ -57,7 +57,7 @@ def producers_before(log: Log) -> NDArray[np.void] | None:
     return None if found is None else parse_producer_snapshot(found[1], str(found[0]))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ScreenedTable(ScreenedRows):
     """
     Result of a `ControlInspector` for one table of batches.
@@ -85,7 +85,7 @@ class ControlInspector(Screener):
 Screened = TypeVar("Screened", bound=ScreenedTable)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class SliceStart:
     """
     Where the log's start offset is in a slice.
