@@ -2,7 +2,7 @@
 
 It prints each statement of SQL before and after it runs.
 
-python -m tests.oracle.lake_driver FOLDER
+python -m tests.oracle.lake_driver FOLDER MASTER
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ _QUICK = {
     "spark.log.level": "OFF",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.executor.memory": "500m",
+    "spark.executor.cores": "1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
@@ -34,11 +37,12 @@ _QUICK = {
 _OUT = sys.stdout
 
 
-def lake_session(folder: Path) -> SparkSession:
+def lake_session(folder: Path, master: str) -> SparkSession:
     """Start a session whose catalogs are in a folder."""
-    builder = SparkSession.builder.master("local[1]")
+    builder = SparkSession.builder.master(master)
     jars = ",".join(sorted(str(path) for path in jar_folder().glob("*.jar")))
     ours = _QUICK | lake_conf(folder) | {"spark.jars": jars}
+    ours["spark.executorEnv.PYTHONPATH"] = os.environ["PYTHONPATH"]
     for name, value in recommended_conf(ours).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
@@ -49,7 +53,7 @@ def say(**answer: Any) -> None:
 
 
 def main() -> None:
-    spark = lake_session(Path(sys.argv[1]))
+    spark = lake_session(Path(sys.argv[1]), sys.argv[2])
 
     run = spark.sql
 

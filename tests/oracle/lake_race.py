@@ -61,7 +61,7 @@ class GrowingTopic:
 class Driver:
     """A process with a session of Spark, see lake_driver.py; killed with its JVM."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, master: str = "local[1]") -> None:
         install()
         self.folder = folder
         paths = [str(pyspark_folder()), str(ROOT), os.environ.get("PYTHONPATH", "")]
@@ -73,7 +73,7 @@ class Driver:
         environment.pop("SPARK_HOME", None)
         module = ["-m", "tests.oracle.lake_driver"]
         self._process = subprocess.Popen(
-            [sys.executable, *module, str(folder)],
+            [sys.executable, *module, str(folder), master],
             cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True, start_new_session=True,
         )  # fmt: skip

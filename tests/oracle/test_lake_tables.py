@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 import kafkascan as ks
 from kafkascan.schemas import open_registry
 from tests.oracle.lake_race import TABLES, Driver, race
-from tests.oracle.spark_kafka import ROOT
+from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
+from tests.spark.cluster import running_cluster
+from tests.spark.java import MISSING, find_java
 from tests.spark.logs import DATA, damaged_log, rows, segment_path
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -252,6 +256,34 @@ def test_snippets(driver: Driver, tmp_path: Path) -> None:
     for snippet in snippets:
         here = re.sub(r'"(warehouse|checkpoint)"', rf'"{tmp_path}/\1"', snippet)
         driver.ask("snippet", text=here.replace("tests/golden", str(GOLDEN)))
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+def test_a_cluster_whose_executors_are_killed(kind: str, tmp_path: Path) -> None:
+    java = find_java()
+    assert java is not None, MISSING
+    install()
+    target = {"table": TABLES[kind].format(folder=tmp_path, name="t"), "table_format": kind}
+    with running_cluster(java, tmp_path, pyspark_folder() / "pyspark") as cluster:
+        driver = Driver(tmp_path, cluster.url)
+        try:
+            driver.tell("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
+            inserts = 0
+            while "result" not in (said := driver.hear()):
+                assert "error" not in said, said
+                if said.get("before") == "INSERT":
+                    inserts += 1
+                    for pid in cluster.executors(inserts % 2)[:1]:
+                        os.kill(pid, signal.SIGKILL)
+            assert inserts > 3
+            found = read(driver, target["table"], "topic, `partition`, offset")
+        finally:
+            driver.kill()
+    expected = [
+        (row["topic"], row["partition"], row["offset"])
+        for row in rows(path=str(DATA), subscribePattern=".*")
+    ]
+    assert Counter(tuple(row.values()) for row in found) == Counter(expected)
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])

@@ -50,12 +50,16 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(java_home: str, folder: Path) -> Iterator[Cluster]:
-    """Start a cluster and end its processes after use."""
+def running_cluster(
+    java_home: str, folder: Path, home: Path = Path(pyspark.__file__).parent
+) -> Iterator[Cluster]:
+    """Start a cluster of the Spark in a folder, and end its processes after use."""
     with ExitStack() as stack:
         log = folder / "master.log"
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
-        stack.enter_context(_process(java_home, [*master, "--port", "0", "--webui-port", "0"], log))
+        stack.enter_context(
+            _process(java_home, home, [*master, "--port", "0", "--webui-port", "0"], log)
+        )
         url = _wait_for(log, r"(spark://127\.0\.0\.1:\d+)")
         workers, hosts = [], ["127.0.0.1", _other_host()]
         for number, host in enumerate(hosts):
@@ -65,7 +69,7 @@ def running_cluster(java_home: str, folder: Path) -> Iterator[Cluster]:
             # Two applications may run at once, each with an executor per worker.
             size = ["--cores", "2", "--memory", "1200m", "--webui-port", "0"]
             command = [*worker, *size, "--work-dir", str(work), url]
-            workers.append(stack.enter_context(_process(java_home, command, log)))
+            workers.append(stack.enter_context(_process(java_home, home, command, log)))
         for number in range(2):
             _wait_for(folder / f"worker-{number}.log", r"(Successfully registered with master)")
         yield Cluster(url, folder, workers, hosts)
@@ -82,8 +86,9 @@ def _other_host() -> str:
 
 
 @contextmanager
-def _process(java_home: str, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    home = Path(pyspark.__file__).parent
+def _process(
+    java_home: str, home: Path, command: list[str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     java = [f"{java_home}/bin/java", "-Xmx256m", "-cp", f"{home}/jars/*"]
     options = ["-XX:+IgnoreUnrecognizedVMOptions", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
     environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
