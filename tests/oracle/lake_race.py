@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from kafkascan.spark.jobs.table_jobs import problems_name
 from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
 from tests.spark.logs import plain_batch, segment_path
 from tests.support.waiting import HANG_SECONDS
@@ -44,6 +45,7 @@ class GrowingTopic:
         self._lock = threading.Lock()
         self.folder = folder
         self.next_offset = [0] * PARTITIONS
+        self.damaged: set[tuple[int, int]] = set()
         for partition in range(PARTITIONS):
             segment_path(folder, "raced", partition).touch()
             self.grow(partition)
@@ -51,11 +53,19 @@ class GrowingTopic:
     def grow(self, partition: int) -> None:
         with self._lock, segment_path(self.folder, "raced", partition).open("ab") as log:
             offset = self.next_offset[partition]
+            if partition == 0:  # every second batch is damaged
+                bad = bytearray(plain_batch(offset, RECORDS))
+                bad[-1] ^= 1
+                log.write(bad)
+                self.damaged.add((partition, offset))
+                offset += RECORDS
             log.write(plain_batch(offset, RECORDS))
             self.next_offset[partition] = offset + RECORDS
 
     def offsets(self) -> set[tuple[int, int]]:
-        return {(one, at) for one, end in enumerate(self.next_offset) for at in range(end)}
+        """The offsets of intact batches."""
+        lost = {(one, at + n) for one, at in self.damaged for n in range(RECORDS)}
+        return {(one, at) for one, end in enumerate(self.next_offset) for at in range(end)} - lost
 
 
 class Driver:
@@ -134,11 +144,14 @@ def race(
     last = Driver(folder)
     try:
         last.ask("write_table", **arguments)
-        text = f"SELECT `partition`, offset, count(*) AS times FROM {table} GROUP BY ALL"
-        rows = last.ask("query", text=text)
+        for name, expected in [
+            (table, topic.offsets()),
+            (problems_name(table), topic.damaged),
+        ]:
+            text = f"SELECT `partition`, offset, count(*) AS times FROM {name} GROUP BY ALL"
+            require_each_once(last.ask("query", text=text), expected)
     finally:
         last.kill()
-    require_each_once(rows, topic.offsets())
     return killed
 
 

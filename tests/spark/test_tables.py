@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkascan.format.errors import NoLogsError
 from kafkascan.spark.jobs import lake_tables, table_jobs
 from kafkascan.spark.jobs.lake_tables import Commit, Progress
 from kafkascan.spark.jobs.table_columns import follow_columns
@@ -134,14 +135,13 @@ def test_columns_follow() -> None:
 
 
 def test_options() -> None:
-    options, registry = table_jobs.parse_table_options(
+    options, typed = table_jobs.parse_table_options(
         str(TYPED), "lake.db.{topic}", "iceberg", {"registry": str(TYPED), "columns": "producer_id"}
     )
-    assert registry is not None
     assert options.columns[-1] == "producer_id"
     assert (options.mode, options.starting_offsets) == ("PERMISSIVE", "earliest")
     findings: list[str] = []
-    found = dict(table_jobs._tables(options, "lake.db.{topic}", registry, findings))
+    found = dict(table_jobs._tables(options, "lake.db.{topic}", typed, findings))
     assert sorted(found) == [
         "lake.db._schemas",
         "lake.db.events",
@@ -162,7 +162,56 @@ def test_two_topics_cannot_have_one_table(tmp_path: Any) -> None:
         segment_path(tmp_path, topic).write_bytes(damaged_log(1).log)
     options, _ = table_jobs.parse_table_options(str(tmp_path), "l.d.{topic}", "iceberg", {})
     with pytest.raises(ValueError, match=r"the topics a.b and a.b have the same table l\.d\.a_b"):
-        list(table_jobs._tables(options, "l.d.{topic}", None, []))
+        list(table_jobs._tables(options, "l.d.{topic}", {}, []))
+
+
+class Uncommitted:
+    """A session that no statement reaches."""
+
+
+def test_no_logs_are_an_error(tmp_path: Any) -> None:
+    segment_path(tmp_path, "a").write_bytes(damaged_log(1).log)
+    session: Any = Uncommitted()
+    for options in ({"topics": "b"}, {"topics": ["a", "b"]}, {"topicPattern": "b.*"}):
+        for loss in (True, False):
+            with pytest.raises(NoLogsError, match="no segments of the selected topics"):
+                table_jobs.write_table(session, tmp_path, "a.b.c", failOnDataLoss=loss, **options)
+
+
+def test_ranges_of_commits(tmp_path: Any) -> None:
+    """Neither the table of problems nor that of rows goes back if another driver went further."""
+    path = segment_path(tmp_path, "a")
+    path.write_bytes(damaged_log(3).log)
+    options, _ = table_jobs.parse_table_options(str(tmp_path), "a.b.c", "iceberg", {})
+    logs = table_jobs._Logs(options)
+    one = ("a", 0)
+    assert logs.range_after({}, None) == ({one: 0}, {one: 6})
+    assert logs.range_after({one: 2}, None) == ({one: 2}, {one: 6})
+    path.write_bytes(damaged_log(5).log)
+    assert logs.range_after({one: 2}, None) == ({one: 2}, {one: 6})  # as when the job started
+    assert logs.range_after({one: 8}, None) == ({one: 8}, {one: 8})
+    assert logs.range_after({one: 8}, {one: 6}) == ({one: 8}, {one: 8})
+    assert logs.range_after({one: 2, ("b", 0): 3}, {one: 6, ("b", 0): 5})[0][one] == 2
+    assert logs.unread_tails() == []
+
+
+def test_bytes_that_are_no_batches_are_named(tmp_path: Any) -> None:
+    whole = damaged_log(3).log
+    for name, log, position in [
+        ("torn", whole[:-5], 2),
+        ("zeros", whole + bytes(100), None),
+        ("wrong", damaged_log(3).flip(2, 70).log, 2),
+    ]:
+        segment_path(tmp_path, name).write_bytes(log)
+        options, _ = table_jobs.parse_table_options(
+            str(tmp_path), "a.b.c", "iceberg", {"topics": name}
+        )
+        logs = table_jobs._Logs(options)
+        logs.range_after({}, None)
+        found = logs.unread_tails()
+        assert len(found) == (position is not None), name
+        if position is not None:
+            assert f"position {len(whole) * position // 3}: " in found[0]
 
 
 def test_problems_of_a_task(tmp_path: Any) -> None:

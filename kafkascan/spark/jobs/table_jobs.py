@@ -28,7 +28,8 @@ from kafkascan.spark.options.option_values import format_offsets, parse_offsets
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
 from kafkascan.spark.options.typed_fields import parse_registry
 from kafkascan.spark.options.view_schemas import Row, ddl
-from kafkascan.spark.planning.task_plan import ScanTask
+from kafkascan.spark.planning.read_plan import require_logs
+from kafkascan.spark.planning.task_plan import ScanTask, list_selected
 from kafkascan.spark.readers.frames import map_tasks
 from kafkascan.spark.readers.log_ends import LogEnds, Positions
 from kafkascan.spark.readers.stream_reader import ScanPartition, StreamReader
@@ -40,9 +41,15 @@ from kafkascan.tables.schema import Field, require_pyarrow
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkascan.schemas.registry import Registry
     from kafkascan.spark.readers.frames import Paths
 
+# Options of values with types, and their fields.
+_TYPED = {
+    "registry": "registry",
+    "keyschema": "key_schema",
+    "valueschema": "value_schema",
+    "valuemessage": "value_message",
+}
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 # The last record of each key. Without a condition on offsets, a run that continues from the rows
@@ -108,15 +115,19 @@ def write_table(
 
     Raises
     ------
+    NoLogsError
+        If there are no logs, or none of a topic that the options name.
     ValueError
         If offsets after the last commit no longer exist, unless ``failOnDataLoss=false``; or if a
         column of the table has a type that cannot become that of the rows.
     """
-    parsed, registry = parse_table_options(path, table, table_format, options)
+    parsed, typed = parse_table_options(path, table, table_format, options)
+    wanted = parsed.replace(ignore_missing_files=False)
+    require_logs(list_selected(wanted), wanted)
     rows: list[Row] = []
     findings: list[str] = []
     totals = {"tables": 0, "commits": 0, "offsets": 0, "problems": 0}
-    for name, one in _tables(parsed, table, registry, findings):
+    for name, one in _tables(parsed, table, typed, findings):
         totals["tables"] += 1
         logs = _Logs(one)
         main = lake_table(spark, name, table_format)
@@ -127,6 +138,7 @@ def write_table(
             for step in filled
             if step.before.offsets and not step.before.run
         ]
+        findings += logs.unread_tails()
         totals["commits"] += len(filled)
         totals["offsets"] += sum(map(_advance, filled))
         problems = lake_table(spark, problems_name(name), table_format)
@@ -165,15 +177,17 @@ def problems_name(table: str) -> str:
 
 def parse_table_options(
     path: Paths, table: str, table_format: str, options: Mapping[str, Any]
-) -> tuple[Options, Registry | None]:
-    """Return the options, and the registry if each topic has a schema of its own."""
+) -> tuple[Options, dict[str, Any]]:
+    """Return the options, and those of values with types if each topic has a table of its own."""
     require_table_name(table, table_format)
     paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     given: dict[str, Any] = {"paths": [os.fspath(one) for one in paths], **options}
-    registry = None
+    typed: dict[str, Any] = {}
     if "{topic}" in table:
-        for name in [name for name in given if name.lower() == "registry"]:
-            registry = parse_registry(given.pop(name))
+        for name in [name for name in given if name.lower() in _TYPED]:
+            typed[_TYPED[name.lower()]] = given.pop(name)
+        if "registry" in typed:
+            typed["registry"] = parse_registry(typed["registry"])
     parsed = parse_job_options("table", given)
     if not parsed.selects_topics:  # internal topics only if they are named
         parsed = parsed.replace(subscribe_pattern=".*")
@@ -184,11 +198,11 @@ def parse_table_options(
         starting_offsets=parsed.starting_offsets or "earliest",
         ignore_missing_files=not parsed.fail_on_data_loss,
     )
-    return ours, registry
+    return ours, typed
 
 
 def _tables(
-    options: Options, table: str, registry: Registry | None, findings: list[str]
+    options: Options, table: str, typed: Mapping[str, Any], findings: list[str]
 ) -> Iterator[tuple[str, Options]]:
     """Yield the name of each table, and the options of its records."""
     if "{topic}" not in table:
@@ -200,16 +214,15 @@ def _tables(
         if name in names:
             raise ValueError(f"the topics {names[name]} and {topic} have the same table {name}")
         names[name] = topic
-        one = options.replace(topics=(topic,))
-        yield name, one if registry is None else _typed(one, registry, topic, findings)
+        yield name, _of_topic(options.replace(topics=(topic,)), typed, findings)
 
 
-def _typed(options: Options, registry: Registry, topic: str, findings: list[str]) -> Options:
-    """Return options with a registry, if it has a schema for the values of the topic."""
+def _of_topic(options: Options, typed: Mapping[str, Any], findings: list[str]) -> Options:
+    """Return options with those of values with types, if the registry has a schema for these."""
     try:
-        return options.replace(registry=registry).checked()
+        return options.replace(**typed).checked()
     except ValueError as error:
-        findings.append(f"{topic}: values are bytes: {error}")
+        findings.append(f"{', '.join(options.topics or ())}: values are bytes: {error}")
         return options
 
 
@@ -281,7 +294,13 @@ class _Logs:
         start = selected or parse_offsets(self._reader.initialOffset())
         if until is None:
             return start, parse_offsets(self._reader.latestOffset(format_offsets(start)))
-        return start, {one: at for one, at in until.items() if self._options.selects(*one)}
+        # Another driver may have gone further meanwhile.
+        ends = {one: max(at, start.get(one, at)) for one, at in until.items()}
+        return start, {one: at for one, at in ends.items() if self._options.selects(*one)}
+
+    def unread_tails(self) -> list[str]:
+        """Return a finding for each log whose last bytes are no complete batches."""
+        return self._reader.unread_tails()
 
     def tasks(self, start: Positions, end: Positions) -> list[ScanTask]:
         """Return the tasks that read the records between offsets."""

@@ -165,6 +165,14 @@ def require_selected(known: set[TopicPartition], options: Options) -> None:
     require_partitions(known, options)
 
 
+def require_logs(files: Sequence[ListedSegment], options: Options) -> None:
+    """Raise `NoLogsError` if no log is of a topic that the options name."""
+    missing = missing_topics({one.topic for one in files}, options)
+    if missing and not options.ignore_missing_files:
+        reason = f"no segments of the selected topics {', '.join(missing[:_NAMES_SHOWN])}"
+        raise NoLogsError(", ".join(options.paths), reason)
+
+
 def missing_topics(known: set[str], options: Options) -> list[str]:
     """Return the topics that the options name and that have no files."""
     named = options.topics or dict.fromkeys(topic for topic, _ in options.assign or ())

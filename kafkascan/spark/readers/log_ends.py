@@ -10,7 +10,7 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, next_offset, size_in_bytes
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, read_bytes
-from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE
+from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import TopicPartition
@@ -81,6 +81,7 @@ class LogEnds:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._ends: dict[str, FileEnd] = {}
+        self._tails: dict[str, str] = {}
         self._segment_ends = SegmentEnds(options)
         self._views: CommittedViews | None = None
         if options.isolation_level == "read_committed":
@@ -111,6 +112,7 @@ class LogEnds:
 
     def _forget(self, paths: set[str]) -> None:
         self._ends = {path: end for path, end in self._ends.items() if path in paths}
+        self._tails = {path: text for path, text in self._tails.items() if path in paths}
         self._segment_ends.keep(paths)
         if self._views is not None:
             self._views.keep(paths)
@@ -169,6 +171,14 @@ class LogEnds:
         self._ends[file.path] = self._walk_on(source, known)
         return self._ends[file.path]
 
+    def unread_tails(self) -> list[str]:
+        """
+        Return a message for each file whose last bytes are no complete batches.
+
+        They are still being written, or damaged; zeros of a preallocated file are neither.
+        """
+        return list(self._tails.values())
+
     def _walk_on(self, source: Source, known: FileEnd) -> FileEnd:
         walk = BatchWalk(source, known.position, source.size)
         table = np.empty(_ROWS, BATCH_DTYPE)
@@ -183,6 +193,10 @@ class LogEnds:
         if walk.error is not None:
             logger.warning("the stream waits before the damage: %s", walk.error)
         complete = end if verify_rows(source, last).all() else before
+        self._tails.pop(source.path, None)
+        if complete is not end or walk.end not in (ScanEnd.CLEAN, ScanEnd.ZERO_TAIL):
+            reason = "the bytes from here on are no complete batches, and were not read"
+            self._tails[source.path] = f"{source.path}: position {complete.position}: {reason}"
         if complete is known:
             return known
         return replace(

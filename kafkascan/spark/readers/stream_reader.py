@@ -181,6 +181,10 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         """Fix the end offsets at which the query stops."""
         self._target = self._end_offsets(self._ends.logs())
 
+    def unread_tails(self) -> list[str]:
+        """Return a message for each log whose last bytes were no complete batches."""
+        return self._ends.unread_tails()
+
     def _end_offsets(self, logs: Logs) -> Positions:
         return {one: self._ends.end_of(log) for one, log in logs.items()}
 
