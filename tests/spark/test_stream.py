@@ -185,6 +185,41 @@ def test_deleted_segments(tmp_path: Path) -> None:
         Follower(tmp_path, start={"a": {"0": 30}}).read()
 
 
+def test_a_partition_that_is_gone_for_some_time(tmp_path: Path) -> None:
+    """Spark before 4.2 does not pass the start: what is there again is not read twice."""
+    append(segment_path(tmp_path, "a"), plain_batch(0, 10))
+    append(segment_path(tmp_path, "b"), plain_batch(0, 10))
+    streams = [Follower(tmp_path, failOnDataLoss=value) for value in ("true", "false")]
+    both = {"a": {"0": 10}, "b": {"0": 10}}
+    assert [stream.reader.latestOffset() for stream in streams] == [both, both]
+    (tmp_path / "a-0").rename(tmp_path / "a-0.0123456789abcdef0123456789abcdef-future")
+    careful, careless = (stream.reader for stream in streams)
+    with pytest.raises(ValueError, match="a-0 no longer exists; the stream was at offset 10"):
+        careful.latestOffset()
+    append(segment_path(tmp_path, "b"), plain_batch(10, 1))
+    end = {"a": {"0": 10}, "b": {"0": 11}}
+    assert careless.latestOffset() == end
+    assert streams[1].between(both, end) == [("b", 0, 10)]
+    # A query that goes on from a checkpoint finds out with the start of its first micro-batch.
+    with pytest.raises(ValueError, match="a-0 no longer exists"):
+        Follower(tmp_path, start=both).between(both, {"b": {"0": 11}})
+
+
+def test_a_segment_deleted_after_the_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning names the offsets that the task no longer finds."""
+    for base_offset in (0, 10, 20):
+        append(segment_path(tmp_path, "a", base_offset=base_offset), plain_batch(base_offset, 10))
+    careless = Follower(tmp_path, failOnDataLoss="false")
+    end = careless.reader.latestOffset(careless.at, careless.limit)
+    partitions = careless.reader.partitions({"a": {"0": 4}}, end)
+    path = segment_path(tmp_path, "a", base_offset=0)
+    path.unlink()
+    read = [rows for one in partitions for rows in careless.reader.read(one)]
+    found = [offset for rows in read for offset in rows["offset"].to_pylist()]
+    assert found == list(range(10, 30))
+    assert caplog.messages == [f"ignored missing file: {path}, offsets 4 to 9"]
+
+
 def test_damage(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     path.write_bytes(damaged_log().set(5, "magic", 9).log)

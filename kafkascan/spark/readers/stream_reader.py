@@ -117,11 +117,11 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         """Return the end of the next micro-batch; Spark before 4.2 does not pass `start`."""
         logs = self._ends.logs()
         end = self._target or self._end_offsets(logs)
-        if start is None:
-            # The query may have started after the last stable offset.
-            return format_offsets({one: max(end[one], self._reached.get(one, 0)) for one in end})
-        begin = parse_offsets(start)
+        begin = dict(self._reached) if start is None else parse_offsets(start)
         end = self._require_kept(begin, dict(end), logs)
+        if start is None:
+            self._reached = end
+            return format_offsets(end)
         for partition, log in logs.items():
             # What no longer exists counts for no limit.
             begin[partition] = max(begin.get(partition, EARLIEST), start_of(log))
@@ -195,7 +195,10 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         begin, stop = parse_offsets(start), parse_offsets(end)
         logs = self._ends.logs()
         grown = [one for one in stop if stop[one] > begin.get(one, EARLIEST) and one in logs]
-        self._require_kept({one: begin[one] for one in grown if one in begin}, dict(stop), logs)
+        # Spark before 4.2 does not pass the start of a query that goes on to `latestOffset`.
+        read_on = [one for one in begin if one in grown or one not in stop]
+        self._require_kept({one: begin[one] for one in read_on}, dict(stop), logs)
+        self._reached |= stop
         options = self._options.replace(
             starting_offsets={one: begin.get(one, EARLIEST) for one in grown},
             ending_offsets=stop,

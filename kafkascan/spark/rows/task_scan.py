@@ -159,8 +159,14 @@ def open_present(one: ScanRange, options: Options, bulk_stop: int = 0) -> Source
     except FileNotFoundError:
         if not options.ignore_missing_files:
             raise
-        logger.warning("ignored missing file: %s", one.file.path)
+        logger.warning("ignored missing file: %s, %s", one.file.path, _offsets_of(one))
         return None
+
+
+def _offsets_of(one: ScanRange) -> str:
+    first = max(one.file.base_offset, one.start_offset or 0)
+    ends = [end for end in (one.next_base, one.stop_offset) if end is not None]
+    return f"offsets {first} to {min(ends) - 1}" if ends else f"offsets from {first} on"
 
 
 def _bulk_stop(one: ScanRange, options: Options, hints: IndexHints | None = None) -> int:
