@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from kafkascan.spark import recommended_conf, register
+from kafkascan import spark as kspark
 from kafkascan.spark.readers import frames
 
 Spec = dict[str, Any]
@@ -70,6 +73,88 @@ def follow(
     return {"rows": comparable(spark.read.parquet(out)), "at": at}
 
 
+def sql(spark: SparkSession, text: str) -> list[list[Any]]:
+    """Run a statement; return its rows."""
+    return [list(row) for row in spark.sql(text).collect()]
+
+
+def start(spark: SparkSession, queries: dict[str, Spec]) -> None:
+    """Start streams by name: a source with its options, and a sink with table and checkpoint."""
+    for name, query in queries.items():
+        _started[name] = _write(spark, name, query, processingTime="200 milliseconds")
+
+
+def finish(spark: SparkSession, queries: dict[str, Spec]) -> None:
+    """Stop the running queries, and read what is left with Trigger.AvailableNow."""
+    for query in spark.streams.active:
+        query.stop()
+    for name, spec in queries.items():
+        _write(spark, name, spec, availableNow=True).awaitTermination()
+
+
+def drain(spark: SparkSession) -> None:
+    """Stop the running queries when they have read everything."""
+    for query in spark.streams.active:
+        query.processAllAvailable()
+        query.stop()
+
+
+def _write(spark: SparkSession, name: str, query: Spec, **trigger: Any) -> StreamingQuery:
+    frame = spark.readStream.format(query["source"]).options(**query["options"]).load()
+    writer = frame.writeStream.format(query["sink"]).queryName(name).trigger(**trigger)
+    writer = writer.option("checkpointLocation", query["checkpoint"])
+    if query["sink"] == "delta":
+        return writer.start(query["table"])
+    return writer.toTable(query["table"])
+
+
+def progress(spark: SparkSession) -> dict[str, int | str]:
+    """Return the last batch of each query, -1 before the first one, or why the query failed."""
+    found: dict[str, int | str] = {}
+    for name, query in _started.items():
+        last = query.lastProgress
+        error = None if query.isActive else str(query.exception())
+        found[name] = error or (-1 if last is None else int(last["batchId"]))
+    return found
+
+
+_started: dict[str, StreamingQuery] = {}
+
+
+def kill_python(spark: SparkSession, module: str, parent: str) -> int:
+    """Kill the Python processes that run a module below a parent; return their number."""
+    found = [
+        pid
+        for pid, fields in processes().items()
+        if module in _command(pid) and parent in _command(int(fields[1]))
+    ]
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return len(found)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def end_offsets(spark: SparkSession, options: Spec) -> str:
+    """Return where a batch read with options ends."""
+    given = dict(options)
+    return kspark.end_offsets(given.pop("path"), **given)
+
+
+def append(spark: SparkSession, source: str, options: Spec, table: str) -> None:
+    """Append a batch read to a table of Iceberg, which is created before."""
+    frame = read(spark, source, options)
+    # Spark's Kafka source declares no column as NOT NULL.
+    columns = frame.schema.toDDL().replace(" NOT NULL", "")
+    spark.sql(f"create table if not exists {table} ({columns}) using iceberg")
+    frame.writeTo(table).append()
+
+
 def measure(spark: SparkSession, specs: list[tuple[str, Spec]], rounds: int) -> Any:
     """Return wall and CPU seconds of reading everything; the specs take turns."""
     found: list[list[tuple[float, float]]] = [[] for _ in specs]
@@ -85,8 +170,15 @@ def measure(spark: SparkSession, specs: list[tuple[str, Spec]], rounds: int) -> 
 
 def cpu_seconds() -> float:
     """Return the CPU time of this process, the JVM and the Python workers."""
+    # User and system time, including that of ended children.
+    ticks = sum(sum(map(int, fields[11:15])) for fields in processes().values())
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def processes() -> dict[int, list[str]]:
+    """Return the fields of ``/proc/PID/stat`` of this process and those below it."""
     below: dict[int, list[int]] = {}
-    used: dict[int, int] = {}
+    known: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
@@ -94,14 +186,19 @@ def cpu_seconds() -> float:
             continue
         pid = int(path.parent.name)
         below.setdefault(int(fields[1]), []).append(pid)
-        # User and system time, including that of ended children.
-        used[pid] = sum(map(int, fields[11:15]))
-    total, waiting = 0, [os.getpid()]
+        known[pid] = fields
+    found, waiting = {}, [os.getpid()]
     while waiting:
         pid = waiting.pop()
-        total += used.get(pid, 0)
+        found[pid] = known[pid]
         waiting += below.get(pid, [])
-    return total / os.sysconf("SC_CLK_TCK")
+    return found
+
+
+_VERBS: tuple[Callable[..., Any], ...] = (
+    *(rows, sql, measure, append, end_offsets),
+    *(follow, start, progress, drain, finish, kill_python),
+)
 
 
 def main() -> None:
@@ -113,11 +210,11 @@ def main() -> None:
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "2",
     }
-    for name, value in (recommended_conf() | settings | json.loads(conf)).items():
+    for name, value in (kspark.recommended_conf() | settings | json.loads(conf)).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    register(spark)
-    verbs = {"rows": rows, "follow": follow, "measure": measure}
+    kspark.register(spark)
+    verbs: dict[str, Callable[..., Any]] = {work.__name__: work for work in _VERBS}
     for line in sys.stdin:
         verb, arguments = json.loads(line)
         try:

@@ -52,6 +52,10 @@ def lake_conf(warehouse: Path) -> dict[str, str]:
         "spark.sql.extensions": ",".join(extensions),
         "spark.sql.catalog.spark_catalog": delta,
         "spark.sql.warehouse.dir": str(warehouse / "tables"),
+        # No JVM runs long enough for the optimizing compiler to pay off.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # By default, Delta reads its log of a table in 50 tasks.
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
     for name, properties in catalogs.items():
         catalog = f"spark.sql.catalog.{name}"
@@ -69,6 +73,8 @@ def install() -> None:
     part = folder.with_suffix(".part")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(part)]
     subprocess.run([*pip, "--upgrade", f"pyspark=={spark_version()}"], check=True)
+    # Workers would import PySpark from it, of which Python keeps no compiled files.
+    (part / "pyspark/python/lib/pyspark.zip").unlink()
     part.rename(folder)
 
 
