@@ -39,7 +39,7 @@ class LiveWriter:
         self,
         bootstrap_servers: str,
         partitions: dict[str, int],
-        size: int = 1500,
+        size: int = 600,
         transactional_id: str | None = None,
     ) -> None:
         self.written: dict[tuple[str, int, int], bytes] = {}

@@ -203,6 +203,8 @@ _VERBS: tuple[Callable[..., Any], ...] = (
 
 def main() -> None:
     master, jars, conf = sys.argv[1:]
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the JVM prints warnings there
     builder = SparkSession.builder.master(master).config("spark.jars", jars)
     settings = {
         "spark.ui.enabled": "false",
@@ -221,7 +223,7 @@ def main() -> None:
             answer = {"result": verbs[verb](spark, **arguments)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
     spark.stop()
 
 

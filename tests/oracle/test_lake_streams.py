@@ -175,9 +175,9 @@ def require_named(log: str, topic: str, missing: set[Row]) -> None:
 
 def test_each_record_exactly_once(stage: Stage, tmp_path: Path) -> None:
     """Segments roll and are deleted, transactions are open, drivers and workers are killed."""
-    stage.create_topic("killed", partitions=3, internal_segment_bytes="200000")
+    stage.create_topic("killed", partitions=3, internal_segment_bytes="80000")
     stage.create_topic("decided", partitions=2, internal_segment_bytes="20000")
-    small = {"internal_segment_bytes": "60000", "retention_bytes": "200000"}
+    small = {"internal_segment_bytes": "24000", "retention_bytes": "80000"}
     stage.create_topic("deleted", partitions=2, file_delete_delay_ms="100", **small)
     lakes = Lakes(tmp_path, stage)
     for sink in ("iceberg", "delta"):
@@ -223,7 +223,7 @@ def test_each_record_exactly_once(stage: Stage, tmp_path: Path) -> None:
 
 def test_a_backfill_from_files_and_a_live_query(stage: Stage, tmp_path: Path) -> None:
     """The live query reads from exactly the offsets where the read of the files ended."""
-    small = {"internal_segment_bytes": "100000"}
+    small = {"internal_segment_bytes": "40000"}
     stage.create_topic("moved", partitions=3, **small)
     stage.create_topic("agreed", partitions=2, **small)
     remote = {"remote_storage_enable": "true", "local_retention_bytes": "1"}
