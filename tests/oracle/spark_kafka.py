@@ -142,6 +142,8 @@ class SparkBeside:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is not None:  # it may be writing an answer that nobody reads
+            self.kill()
         # At the end of its input it stops Spark, which ends the JVM.
         assert self._process.stdin is not None
         self._process.stdin.close()
