@@ -73,7 +73,7 @@ def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @contextmanager
 def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
-    """An application as in docs/spark.md: the executors' Python has only the dependencies."""
+    """As in docs/spark/deploy.md: the executors' Python has only the dependencies."""
     with zipfile.ZipFile(folder / "kafkascan.zip", "w") as out:
         for path in (ROOT / "kafkascan").rglob("*"):
             if path.suffix in (".py", ".so", ".messages"):
