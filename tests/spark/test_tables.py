@@ -39,7 +39,7 @@ def document(run: str, sequence: int) -> str:
 
 
 class Session:
-    """A session that knows one table and records what it is told to run."""
+    """A session that knows one table and records the statements that it runs."""
 
     def __init__(self, rows: list[dict[str, Any]] | None = None, columns: str = "") -> None:
         self.rows, self.columns = rows or [], columns
