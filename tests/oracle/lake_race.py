@@ -177,6 +177,8 @@ def _die_repeatedly(
             if when == "before":
                 time.sleep(chance.random() / 2)  # while the statement runs
             killed[f"{when} {what}" if isinstance(what, str) else when] += 1
+            if sum(killed.values()) % 10 == 0:
+                print(f"{sum(killed.values())} kills", flush=True)
         finally:
             driver.kill()
 

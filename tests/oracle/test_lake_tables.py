@@ -35,7 +35,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     one.kill()
 
 
-@pytest.fixture(params=sorted(TABLES))
+@pytest.fixture(params=["delta", "iceberg"])
 def named(request: pytest.FixtureRequest, driver: Driver) -> Any:
     """Return the arguments of a table by its name."""
 
@@ -55,6 +55,7 @@ def problems_of(table: str) -> str:
     return f"{table[:-1]}_problems`" if table.endswith("`") else f"{table}_problems"
 
 
+@pytest.mark.parametrize("named", sorted(TABLES), indirect=True)
 def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
     target = named("all_records")
     first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
@@ -267,7 +268,7 @@ def test_a_cluster_whose_executors_are_killed(kind: str, tmp_path: Path) -> None
     with running_cluster(java, tmp_path, pyspark_folder() / "pyspark") as cluster:
         driver = Driver(tmp_path, cluster.url)
         try:
-            driver.tell("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
+            driver.tell("write_table", path=str(DATA), maxBytesPerTrigger="80k", **target)
             inserts = 0
             while "result" not in (said := driver.hear()):
                 assert "error" not in said, said
