@@ -13,6 +13,8 @@ _NAME = re.compile(
     re.VERBOSE,
 )
 
+_LIVE_SUFFIX = ".log"
+
 # Files of a broker's data directory, by their names.
 _OF_BROKERS = re.compile(
     r"""(?:\d+(?:-\d+)?|bootstrap)\.(?:log|checkpoint|index|timeindex|txnindex|snapshot)(?:\..*)?
@@ -63,6 +65,9 @@ class SegmentName(NamedTuple):
 
 def parse_segment_name(name: str) -> SegmentName | None:
     """Return the parts of a file name, or None if it is not the name of a segment."""
+    live = live_base_offset(name)
+    if live is not None:
+        return SegmentName(live, None, "log", None)
     # Most files of a log are not segments: a quick check avoids the regular expression.
     match = _NAME.fullmatch(name) if ".log" in name or ".checkpoint" in name else None
     if match is None:
@@ -79,6 +84,12 @@ def parse_segment_name(name: str) -> SegmentName | None:
         kind=kind,
         state=None if state is None else state[1:],
     )
+
+
+def live_base_offset(name: str) -> int | None:
+    """Return the base offset in the name of a live log segment; None for any other name."""
+    stem = name.removesuffix(_LIVE_SUFFIX)
+    return int(stem) if stem is not name and stem.isdecimal() else None
 
 
 def is_name_of_brokers(name: str) -> bool:

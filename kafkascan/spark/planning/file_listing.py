@@ -9,16 +9,21 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import NoLogsError, SourceReadError
-from kafkascan.format.file_names import SegmentName, parse_segment_name, sibling_name
+from kafkascan.format.file_names import (
+    SegmentName,
+    live_base_offset,
+    parse_segment_name,
+    sibling_name,
+)
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
@@ -46,8 +51,7 @@ class TieredStorageWarning(UserWarning):
     """Remote storage has objects that are not read, or that contradict each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSegment:
+class ListedSegment(NamedTuple):
     """
     A segment file that was listed and is not open.
 
@@ -251,18 +255,20 @@ def _list_folder(path: str, options: Options, starts: LogStarts) -> Iterator[Lis
     for partition in open_log_dir(path).partitions:
         if partition.state is not None or not _is_selected(partition, options):
             continue
-        log_start_offset = starts(partition)
+        place, log_start_offset = _place_of(partition), starts(partition)
         with os.scandir(partition.path) as entries:
             for entry in entries:
-                name = parse_segment_name(entry.name)
-                if name is None or not name.is_live or not entry.is_file():
+                base_offset = live_base_offset(entry.name)
+                if base_offset is None or not entry.is_file():
                     continue
                 try:
                     status = entry.stat()
                 except FileNotFoundError:  # deleted by a broker since the folder was read
                     continue
-                times = (status.st_size, status.st_mtime_ns)
-                yield _found(entry.path, partition, name, *times, log_start_offset)
+                size, modified_ns = status.st_size, status.st_mtime_ns
+                yield ListedSegment(
+                    entry.path, *place, base_offset, size, modified_ns, False, log_start_offset
+                )
 
 
 def _is_selected(place: PartitionDir, options: Options) -> bool:
@@ -281,22 +287,15 @@ def _found(
     name: SegmentName | None,
     size: int,
     modified_ns: int | None,
-    log_start_offset: int = 0,
 ) -> ListedSegment:
     base_offset = None if name is None else name.base_offset
-    return ListedSegment(
-        path,
-        *_place_of(place),
-        NO_BASE_OFFSET if base_offset is None else base_offset,
-        size,
-        modified_ns,
-        log_start_offset=log_start_offset,
-    )
+    known = NO_BASE_OFFSET if base_offset is None else base_offset
+    return ListedSegment(path, *_place_of(place), known, size, modified_ns)
 
 
 def _named(file: ListedSegment, options: Options) -> ListedSegment:
     """Return a file that is given as such: by default, it is read from its first record."""
-    return replace(file, log_start_offset=options.log_start_offset or 0, is_named=True)
+    return file._replace(log_start_offset=options.log_start_offset or 0, is_named=True)
 
 
 # ---- object stores -----------------------------------------------------------------------
@@ -323,11 +322,11 @@ def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterat
             if not _matches(key, pattern):
                 continue
             found = _found_object(folder.info(name), name, partition)
-            found = replace(found, has_index=sibling_name(name, "index") in names)
+            found = found._replace(has_index=sibling_name(name, "index") in names)
             if pattern and len(key) == len(pattern):
                 named.append(_named(found, options))
-            elif _is_live(name) and partition.state is None:
-                below.append(replace(found, log_start_offset=starts(partition)))
+            elif live_base_offset(name) is not None and partition.state is None:
+                below.append(found._replace(log_start_offset=starts(partition)))
     if pattern and not named and not below and options == options.of_all_partitions():
         raise FileNotFoundError(errno.ENOENT, "no object exists at", url.url)
     yield from named or below
@@ -336,12 +335,7 @@ def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterat
 def _found_object(info: ObjectInfo, name: str, partition: PartitionDir) -> ListedSegment:
     path = f"{partition.path}/{name}"
     found = _found(path, partition, parse_segment_name(name), info.size, _nanoseconds(info))
-    return replace(found, etag=info.etag or "")
-
-
-def _is_live(name: str) -> bool:
-    parsed = parse_segment_name(name)
-    return parsed is not None and parsed.is_live
+    return found._replace(etag=info.etag or "")
 
 
 def _nanoseconds(info: ObjectInfo) -> int | None:

@@ -6,7 +6,6 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 
@@ -176,7 +175,7 @@ def _in_turn(
         end = ends.of(file) if first or file.path in doubtful else None
         for overlap in cursor.add(_Place(file.path, file.base_offset), end):
             on_overlap(overlap)
-        yield replace(file, first_offset=first, end_offset=end)
+        yield file._replace(first_offset=first, end_offset=end)
 
 
 def find_overlaps(ends: Iterable[tuple[str, int, int | None]]) -> Iterator[SegmentOverlap]:

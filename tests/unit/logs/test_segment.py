@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.file_names import live_base_offset
 from kafkascan.io.sources import READ_AT_ONCE
 from kafkascan.logs import SegmentKinds, select_segments
 from kafkascan.logs.log_finding import partition_dir
@@ -28,6 +29,7 @@ BASE = "00000000000000000170"
         (f"{BASE}-0000000003.checkpoint.deleted", (170, 3, "checkpoint", "deleted")),
         ("bootstrap.checkpoint", (None, None, "checkpoint", None)),
         ("7.log", (7, None, "log", None)),
+        ("\u0667.log", (7, None, "log", None)),
     ],
 )
 def test_names(name: str, expected: tuple[object, ...]) -> None:
@@ -35,6 +37,7 @@ def test_names(name: str, expected: tuple[object, ...]) -> None:
     assert parsed is not None
     assert (parsed.base_offset, parsed.epoch, parsed.kind, parsed.state) == expected
     assert parsed.is_live == name.endswith(".log")
+    assert live_base_offset(name) == (parsed.base_offset if parsed.is_live else None)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +49,7 @@ def test_names(name: str, expected: tuple[object, ...]) -> None:
 )  # fmt: skip
 def test_names_of_other_files(name: str) -> None:
     assert ks.format.parse_segment_name(name) is None
+    assert live_base_offset(name) is None
 
 
 @pytest.mark.parametrize("suffix", ["", ".deleted", ".cleaned", ".swap"])
