@@ -92,8 +92,9 @@ golden: $(VENV)/.compiled $(VENV)/.dev ## Write tests/golden again with real bro
 bench: $(VENV)/.compiled $(VENV)/.bench ## Compare with other readers
 	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.table
 
-# Spark: each way into it beside its own ceiling. Needs Java 17 or newer; for the broker, Maven.
-bench-spark: $(VENV)/.compiled $(VENV)/.bench ## Compare each Spark API with its upper bound (Java 17)
+# Spark: each way into it beside its own ceiling, Spark's Kafka source and Parquet. Needs Java 17 or
+# newer; for the broker, Maven.
+bench-spark: $(VENV)/.compiled $(VENV)/.bench ## Compare each Spark API with its upper bound and others (Java 17)
 	cd asv_benchmarks && PYTHONPATH=.:.. ../$(BIN)/python -m benchmarks.spark_table
 
 # Objects in a store, beside downloads of them. The store is a server on this machine.

@@ -207,6 +207,50 @@ def data_dir(folder: Path, *, partitions: int, segments: int, segment_size: int)
                 log.with_suffix(f".{kind}").touch()
 
 
+PARTITIONS_PER_TOPIC = 20
+
+
+def sparse_data_dir(partitions: int, segments: int) -> Path:
+    """Return a data dir of segments of one record, with index files; written once and kept."""
+    folder = FOLDER / f"sparse-{partitions}-{segments}"
+    log = ks.build_batches(value=[b"value"])
+    part = folder.with_suffix(".part")
+    for number in range(0 if folder.exists() else partitions):
+        topic, partition = divmod(number, PARTITIONS_PER_TOPIC)
+        one = part / f"topic-{topic}-{partition}"
+        one.mkdir(parents=True)
+        for segment_number in range(segments):
+            path = f"{one}/{segment_number * 1000:020d}"
+            for kind, data in (("log", log), ("index", b""), ("timeindex", b"")):
+                with open(f"{path}.{kind}", "wb") as file:
+                    file.write(data)
+            # A broker appends to the segments of a partition one after the other.
+            modified = _TIME // 1000 + 3600 * segment_number
+            os.utime(f"{path}.log", (modified, modified))
+    if part.exists():
+        part.rename(folder)
+    return folder
+
+
+def bombs(count: int = 4, size: int = 256_000_000) -> Path:
+    """Return a log of Zstandard batches that decompress to much more; written once and kept."""
+    path = FOLDER / f"bombs-{count}-{size}-0" / f"{0:020d}.log"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        values = [bytes(1_000_000)] * (size // 1_000_000 - 1)
+        log = b"".join(
+            ks.build_batches(
+                value=values,
+                offset=number * len(values),
+                batch_size=size,
+                compression_type="zstd",
+            )
+            for number in range(count)
+        )
+        path.write_bytes(log)
+    return path
+
+
 def as_if_killed(folder: Path) -> None:
     """Leave the last segment of each partition as a broker does that is killed."""
     for one in folder.iterdir():

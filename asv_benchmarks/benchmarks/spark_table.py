@@ -1,21 +1,20 @@
-"""`make bench-spark`: compare each API on Spark with its ceiling, in the same run.
+"""`make bench-spark`: tables in Markdown of what reads on Spark cost, each with its ceiling.
 
 A ceiling is the same plan with tasks that yield existing batches: the cost of Spark itself.
 Contenders alternate in each round, and every other round in reverse order. A ratio is the median
-of the ratios within a round, so that noise of the machine affects both contenders.
+of the ratios within a round, so that noise of the machine affects both contenders. A step that
+would begin after `--minutes` is left out.
 
-python -m benchmarks.spark_table [--master local[1]] [--rounds 5] [--small]
+python -m benchmarks.spark_table [--master local[1]] [--rounds 5] [--minutes 20] [--small]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,31 +25,20 @@ from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark import jobs, recommended_conf
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
-from kafkascan.spark.planning.file_listing import ListedSegment, list_files
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.readers import frames
 from kafkascan.spark.rows.task_scan import scan_task
 
 from . import corpora, kafka_source
+from .rounds import alternate, print_table, show
+from .store_table import KEYS, log_of_records, serving, take_stats
 from .table import Contenders
 
-MIB = 1 << 20
-Times = dict[str, list[float]]
-"""Seconds of each contender, per round."""
-
-
-def alternate(contenders: Contenders, rounds: int) -> Times:
-    """Run all contenders once to warm up the JVM, then measure them in alternation."""
-    times: Times = {name: [] for name in contenders}
-    names = list(contenders)
-    for number in range(rounds + 1):
-        for name in names:
-            start = time.perf_counter()
-            contenders[name]()
-            if number:
-                times[name].append(time.perf_counter() - start)
-        names.reverse()
-    return times
+_SEGMENTS = 10
+"""Segments of a partition, in the data dirs that are planned."""
+_LATENCY, _BANDWIDTH = 0.02, 1e8
 
 
 def folder_of(log: Path, copies: int) -> Path:
@@ -149,46 +137,19 @@ def noop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def show(title: str, times: Times, amount: float, unit: str) -> None:
-    """Print the median times, and the median ratios of the first contender's time to each."""
-    print(f"\n{title}", flush=True)
-    first = next(iter(times.values()))
-    for name, taken in times.items():
-        seconds = statistics.median(taken)
-        ratio = statistics.median(a / b for a, b in zip(first, taken, strict=True))
-        figure = amount / seconds
-        print(f"  {name:42}{seconds:9.3f} s{figure:12.2f} {unit:10}{ratio:7.2f} x", flush=True)
-
-
 def compare_apis(spark: Any, folder: Path, view: str, rounds: int) -> None:
-    for name in ("frame", "source"):
-        channel = Channel(spark, view, folder)
-        make, ceiling = getattr(channel, name), getattr(channel, f"{name}_ceiling")
+    channel = Channel(spark, view, folder)
+    size = f"{channel.rows:,} rows of {channel.size / channel.rows:.0f} B"
+    for name, read, ceiling in (
+        ("DataFrame", channel.frame, channel.frame_ceiling),
+        ("data source", channel.source, channel.source_ceiling),
+    ):
         contenders: Contenders = {
-            f"{name}: pre-built batches (ceiling)": lambda ceiling=ceiling: noop(ceiling()),
-            f"{name}: kafkascan": lambda make=make: noop(make()),
+            "pre-built batches (ceiling)": lambda ceiling=ceiling: noop(ceiling()),
+            "kafkascan": lambda read=read: noop(read()),
         }
-        title = f"{view}: {channel.rows:,} rows, {channel.size / channel.rows:.0f} bytes each"
+        title = f"`{view}`, {name}, {size}"
         show(title, alternate(contenders, rounds), channel.rows / 1e6, "M rows/s")
-
-
-def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
-    with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as scratch:
-        contenders: Contenders = {}
-        frame = frames.records(spark, folder)
-        columns = frame.columns
-        for codec in ("none", "snappy"):
-            target = f"{scratch}/{codec}"
-            frame.write.option("compression", codec).parquet(target)
-            contenders[f"spark.read.parquet, {codec}"] = lambda target=target: noop(
-                spark.read.parquet(target).select(*columns)
-            )
-        contenders["kafkascan, frame"] = lambda: noop(frames.records(spark, folder))
-        channel = Channel(spark, "records", folder)
-        contenders["pre-built batches, frame (ceiling)"] = lambda: noop(channel.frame_ceiling())
-        amount = channel.rows / 1e6
-        show("compared with Parquet of the same rows", alternate(contenders, rounds), amount,
-             "M rows/s")  # fmt: skip
 
 
 def header_questions(spark: Any, folder: Path, rounds: int) -> None:
@@ -235,46 +196,35 @@ def verifying(spark: Any, folder: Path, rounds: int) -> None:
     show(f"verify: {size / 1e9:.1f} GB", alternate(contenders, rounds), size / 1e9, "GB/s")
 
 
-def exporting(spark: Any, folder: Path, codec: str, rounds: int) -> None:
-    with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as scratch:
-
-        def by_spark() -> None:
-            frame = frames.records(spark, folder)
-            frame.write.option("compression", codec).mode("overwrite").parquet(f"{scratch}/a")
-
-        def by_job() -> None:
-            shutil.rmtree(f"{scratch}/b", ignore_errors=True)
-            jobs.export(spark, folder, f"{scratch}/b", compression=codec)
-
-        contenders: Contenders = {"df.write.parquet": by_spark, "jobs.export": by_job}
-        size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-        show(f"export, {codec}", alternate(contenders, rounds), size / 1e6, "MB/s")
-        sizes = [sum(file.stat().st_size for file in Path(scratch, name).rglob("*.parquet"))
-                 for name in "ab"]  # fmt: skip
-        print(f"  sizes {sizes[0] / 1e6:.0f} and {sizes[1] / 1e6:.0f} MB", flush=True)
+def plain_listing(folder: Path) -> int:
+    """Return the size of the files of a data dir."""
+    size = 0
+    with os.scandir(folder) as partitions:
+        for partition in partitions:
+            if partition.is_dir():
+                with os.scandir(partition.path) as files:
+                    size += sum(file.stat().st_size for file in files)
+    return size
 
 
-def planning() -> None:
-    import tracemalloc
-
-    files = [
-        ListedSegment(f"/data/topic-{n % 300}/{n * 1000:020d}.log", "topic", n % 300, n, 1 << 30, 0)
-        for n in range(100_000)
-    ]
-    options = Options.parse({"path": "/data", "view": "batches"})
-    start = time.perf_counter()
-    tasks = plan(files, options)
-    seconds = time.perf_counter() - start
-    tracemalloc.start()
-    kept = plan(files, options)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    print(f"\nplanning 100,000 segments after listing: {seconds:.2f} s, {len(tasks):,} tasks,"
-          f" {peak / MIB:.0f} MiB for {len(kept):,} tasks", flush=True)  # fmt: skip
+def planning(spark: Any, segments: int, rounds: int) -> None:
+    folder = corpora.sparse_data_dir(segments // _SEGMENTS, _SEGMENTS)
+    options = Options.parse({"path": str(folder), "view": "records"})
+    one = f"topic-{segments // _SEGMENTS // 2 // corpora.PARTITIONS_PER_TOPIC}"
+    contenders: Contenders = {
+        "plain listing: os.scandir, os.stat": lambda: plain_listing(folder),
+        "listing of segments": lambda: list_files(options),
+        "plan of the tasks, with listing": lambda: plan_read(options),
+        "kspark.records": lambda: frames.records(spark, folder),
+        "kspark.records, one topic": lambda: frames.records(spark, folder, topics=one),
+    }
+    title = f"planning, {segments:,} segments in {segments // _SEGMENTS:,} partitions"
+    show(title, alternate(contenders, rounds), segments / 1e6, "M segments/s")
 
 
 _MEMORY = """
-import sys, threading, time
+import json, sys, threading, time
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.spark.planning.file_listing import list_files
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.task_plan import plan
@@ -285,7 +235,7 @@ def anonymous():
         if line.startswith("RssAnon"):
             return int(line.split()[1])
 
-options = Options.parse({"path": sys.argv[1], "view": sys.argv[2]})
+options = Options.parse(json.loads(sys.argv[1]))
 (task, *_) = plan(list_files(options), options)
 import numpy, pyarrow
 before, peak, stop = anonymous(), 0, threading.Event()
@@ -294,34 +244,59 @@ def watch():
     while not stop.wait(0.002):
         peak = max(peak, anonymous())
 thread = threading.Thread(target=watch); thread.start()
-for batch in scan_task(task, options):
-    time.sleep(0.001)
+end = "complete"
+try:
+    for batch in scan_task(task, options):
+        time.sleep(0.001)
+except KafkaScanError as error:
+    end = type(error).__name__
 stop.set(); thread.join()
-print((peak - before) // 1024)
+print(json.dumps([max(0, peak - before) // 1024, end]))
 """
 
 
 def memory(folder: Path, compressed: Path) -> None:
-    print("\npeak additional anonymous memory of a task, MiB", flush=True)
-    for name, path, view in (
-        ("records", folder, "records"),
-        ("records, zstd", compressed, "records"),
-        ("batches", folder, "batches"),
-        ("segments", folder, "segments"),
+    large = log_of_records(1_000_000, 1 << 28).parent
+    bombs = corpora.bombs().parent
+    rows = []
+    for name, path, options in (
+        ("records", folder, {}),
+        ("records, zstd", compressed, {}),
+        ("batches", folder, {"view": "batches"}),
+        ("segments", folder, {"view": "segments"}),
+        ("records of 1 MB", large, {}),
+        ("batches that decompress to 256 MB", bombs, {}),
+        ("the same, maxDecompressedSize=128m", bombs, {"maxDecompressedSize": "128m"}),
     ):
-        command = [sys.executable, "-c", _MEMORY, str(path), view]
+        given = json.dumps({"path": str(path), "view": "records", **options})
+        command = [sys.executable, "-c", _MEMORY, given]
         result = subprocess.run(command, capture_output=True, text=True, check=True)
-        print(f"  {name:20}{int(result.stdout):6}", flush=True)
+        rows.append([name, *json.loads(result.stdout)])
+    print_table(["peak additional memory of a task", "MiB", "end"], rows)
 
 
-def _count(log: Path) -> int:
-    return int(ks.scan_batches(log).batches["records_count"].sum())
+def store(spark: Any) -> None:
+    """Read an object of a store with the latency and bandwidth of `make bench-store`."""
+    rows = []
+    for batch_size in (1_000_000, 16_000):
+        log = log_of_records(batch_size, 1 << 27)
+        with serving(_LATENCY, _BANDWIDTH, [log, log.with_suffix(".index")]) as address:
+            settings = {**KEYS, "aws_endpoint": address, "client_options": {"allow_http": True}}
+            for view in ("batches", "records"):
+                take_stats(address)
+                given = {"storageOptions": json.dumps(settings)}
+                noop(frames.view(spark, view, "s3://logs/topic-0/", **given))
+                requests, size = take_stats(address)
+                share = f"{size / log.stat().st_size:.2%}"
+                rows.append([f"`{view}`, batches of {batch_size:,} B", requests, share])
+    print_table([f"an object of {1 << 27:,} B, with its index", "requests", "bytes"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--master", default="local[1]")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--small", action="store_true", help="use a quarter of the data")
     parser.add_argument("--only", help="run only these steps (comma-separated)")
     arguments = parser.parse_args()
@@ -342,32 +317,34 @@ def main() -> None:
     spark = builder.getOrCreate()
     register(spark)
     size = 1 << (25 if arguments.small else 27)
-    records_log = corpora.records("none", size)
-    records = folder_of(records_log, 4)
-    compressed = folder_of(corpora.records("zstd", size), 1)
-    headers_log = corpora.segment(1061, varied=True, size=4 * size)
-    headers = folder_of(headers_log, 4)
+
+    def records(codec: str, copies: int) -> Path:
+        return folder_of(corpora.records(codec, size), copies)
+
+    def headers(copies: int) -> Path:
+        return folder_of(corpora.segment(1061, varied=True, size=4 * size), copies)
+
     rounds = arguments.rounds
-    print(f"{arguments.master}, medians of {rounds} alternating rounds, {os.cpu_count()} CPUs, load"
-          f" {os.getloadavg()[0]:.1f}; recommended_conf()", flush=True)  # fmt: skip
+    print(f"{arguments.master}, medians of {rounds} alternating rounds (3 of those that write),"
+          f" {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; recommended_conf()",
+          flush=True)  # fmt: skip
     steps: dict[str, Any] = {
-        "records": lambda: compare_apis(spark, records, "records", rounds),
-        "batches": lambda: compare_apis(spark, headers, "batches", rounds),
-        "parquet": lambda: against_parquet(spark, folder_of(records_log, 8), rounds),
+        "records": lambda: compare_apis(spark, records("none", 4), "records", rounds),
+        "batches": lambda: compare_apis(spark, headers(4), "batches", rounds),
+        "planning": lambda: [planning(spark, count, rounds) for count in (20_000, 200_000)],
+        "memory": lambda: memory(records("none", 4), records("zstd", 1)),
+        "store": lambda: store(spark),
         # Enough data that Spark's overhead of 0.3 s per job does not dominate.
-        "headers": lambda: header_questions(spark, folder_of(records_log, 96), 2),
-        "verify": lambda: verifying(spark, folder_of(headers_log, 192), 3),
-        "export": lambda: [
-            exporting(spark, folder_of(records_log, 8), codec, 3) for codec in ("snappy", "zstd")
-        ],
-        "kafka": lambda: kafka_source.compare(
-            records_log, _count(records_log), arguments.master, rounds
-        ),
-        "planning": planning,
-        "memory": lambda: memory(records, compressed),
+        "headers": lambda: header_questions(spark, records("none", 96), 2),
+        "verify": lambda: verifying(spark, headers(48), 3),
+        "kafka": lambda: kafka_source.compare(corpora.records("lz4", size), 3),
     }
+    end = time.monotonic() + 60 * arguments.minutes
     for name in arguments.only.split(",") if arguments.only else steps:
-        steps[name]()
+        if time.monotonic() < end:
+            steps[name]()
+        else:
+            print(f"\n{name}: left out after {arguments.minutes:g} minutes", flush=True)
     spark.stop()
 
 

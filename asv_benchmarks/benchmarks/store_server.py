@@ -1,7 +1,8 @@
 """A store of objects on this machine, with the latency of a request and the bandwidth of a link.
 
-It answers HEAD and GET with a range as S3 does, for clients that sign their requests and for
-those that do not. ``/stats`` returns the requests and bytes since it was asked before.
+It answers HEAD, GET with a range and lists of a bucket as S3 does, for clients that sign their
+requests and for those that do not. ``/stats`` returns the requests and bytes since it was asked
+before.
 
     python -m benchmarks.store_server LATENCY BANDWIDTH FILE…
 
@@ -37,6 +38,15 @@ class Link:
         self._free = max(self._free, now) + size / self.bandwidth
         if self._free - now > 0.002:
             await asyncio.sleep(self._free - now)
+
+    def list_objects(self) -> bytes:
+        """Return all objects of the only bucket and folder."""
+        listed = (
+            f"<Contents><Key>{name.removeprefix('/logs/')}</Key><Size>{len(data)}</Size>"
+            '<LastModified>2024-01-01T00:00:00.000Z</LastModified><ETag>"1"</ETag></Contents>'
+            for name, data in self.objects.items()
+        )
+        return f"<ListBucketResult>{''.join(listed)}</ListBucketResult>".encode()
 
     def take_stats(self) -> bytes:
         """Return the counters, and begin again."""
@@ -85,7 +95,9 @@ class Connection(asyncio.Protocol):
             self._link.requests += 1
             await asyncio.sleep(self._link.latency)
             data = self._link.objects.get(path.partition("?")[0])
-            if data is None:
+            if "list-type=2" in path:
+                self._write(b"200 OK", self._link.list_objects())
+            elif data is None:
                 self._write(b"404 Not Found", b"")
             elif method == "HEAD":
                 self._write_head(b"200 OK", len(data), _COMMON)

@@ -27,7 +27,7 @@ from . import corpora
 
 BATCH_SIZES = (1_000_000, 100_000, 16_000)
 _OFFSET = np.dtype(">i8")
-_KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
+KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "aws_region": "us-east-1"}
 
 
 class Run(NamedTuple):
@@ -72,9 +72,9 @@ def serving(latency: float, bandwidth: float, files: list[Path]) -> Iterator[str
 def works(path: Path, address: str) -> dict[str, Callable[[], Any]]:
     """Return what is measured, by name."""
     batches = ks.scan_batches(path).batches
-    options = {**_KEYS, "aws_endpoint": address, "client_options": {"allow_http": True}}
+    options = {**KEYS, "aws_endpoint": address, "client_options": {"allow_http": True}}
     url = f"s3://logs/topic-0/{path.name}"
-    store = S3Store("logs", config={**_KEYS, "aws_endpoint": address},
+    store = S3Store("logs", config={**KEYS, "aws_endpoint": address},
                     client_options={"allow_http": True})  # fmt: skip
 
     def download() -> None:
@@ -97,14 +97,15 @@ def works(path: Path, address: str) -> dict[str, Callable[[], Any]]:
 
 def measure(work: Callable[[], Any], address: str) -> Run:
     """Run something once."""
-    _stats(address)
+    take_stats(address)
     start = time.perf_counter()
     work()
     seconds = time.perf_counter() - start
-    return Run(seconds, *_stats(address))
+    return Run(seconds, *take_stats(address))
 
 
-def _stats(address: str) -> tuple[int, int]:
+def take_stats(address: str) -> tuple[int, int]:
+    """Return the requests and bytes since the last call."""
     with urllib.request.urlopen(f"{address}/stats") as answer:
         requests, size = answer.read().split()
     return int(requests), int(size)

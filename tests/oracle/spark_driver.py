@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafkascan import spark as kspark
+from kafkascan.spark.jobs.lake_tables import create_table, lake_table
+from kafkascan.spark.jobs.table_jobs import parse_table_options
 from kafkascan.spark.readers import frames
+from kafkascan.tables.schema import Field
 
 Spec = dict[str, Any]
-"""A format and its options; ``frame`` is kafkascan's data frame function."""
+"""A format and its options; ``frame`` is kafkascan's function for the data frame of a view."""
 
 
 def read(spark: SparkSession, source: str, options: Spec) -> DataFrame:
     if source == "frame":
         given = dict(options)
-        return frames.records(spark, given.pop("path"), **given)
+        return frames.view(spark, given.pop("view", "records"), given.pop("path"), **given)
     return spark.read.format(source).options(**options).load()
 
 
@@ -155,24 +157,35 @@ def append(spark: SparkSession, source: str, options: Spec, table: str) -> None:
     frame.writeTo(table).append()
 
 
-def measure(spark: SparkSession, specs: list[tuple[str, Spec]], rounds: int) -> Any:
-    """Return wall and CPU seconds of reading everything; the specs take turns."""
-    found: list[list[tuple[float, float]]] = [[] for _ in specs]
-    for number in range(rounds + 1):
-        for times, (source, options) in zip(found, specs, strict=True):
-            cpu, start = cpu_seconds(), time.perf_counter()
-            read(spark, source, options).write.format("noop").mode("overwrite").save()
-            took = time.perf_counter() - start, cpu_seconds() - cpu
-            if number:  # the first round is for the JVM to get warm
-                times.append(took)
-    return found
+def run(
+    spark: SparkSession, sink: str, source: str, options: Spec, target: str, codec: str = "snappy"
+) -> None:
+    """Read everything into a sink: nowhere, a number, files, or a table like that of a job."""
+    frame = read(spark, source, options)
+    if sink == "noop":
+        frame.write.format("noop").mode("overwrite").save()
+    elif sink == "count":
+        frame.count()
+    elif sink == "sum":
+        frame.agg({frame.columns[0]: "sum"}).collect()
+    elif sink == "parquet":
+        frame.write.option("compression", codec).mode("overwrite").parquet(target)
+    else:
+        create_table(spark, lake_table(spark, target, sink), table_fields())
+        frame.select(*(one.name for one in table_fields())).writeTo(target).append()
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time of this process, the JVM and the Python workers."""
-    # User and system time, including that of ended children.
-    ticks = sum(sum(map(int, fields[11:15])) for fields in processes().values())
-    return ticks / os.sysconf("SC_CLK_TCK")
+def table_fields() -> tuple[Field, ...]:
+    """Return the columns of the tables that `jobs.write_table` fills."""
+    return parse_table_options("logs", "c.d.t", "iceberg", {})[0].schema()
+
+
+def write_table(spark: SparkSession, **arguments: Any) -> Any:
+    return kspark.jobs.write_table(spark, **arguments).summary
+
+
+def export(spark: SparkSession, **arguments: Any) -> Any:
+    return kspark.jobs.export(spark, **arguments).summary
 
 
 def processes() -> dict[int, list[str]]:
@@ -196,7 +209,7 @@ def processes() -> dict[int, list[str]]:
 
 
 _VERBS: tuple[Callable[..., Any], ...] = (
-    *(rows, sql, measure, append, end_offsets),
+    *(rows, sql, append, end_offsets, run, write_table, export),
     *(follow, start, progress, drain, finish, kill_python),
 )
 

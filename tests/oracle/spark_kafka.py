@@ -115,6 +115,11 @@ class SparkBeside:
                 start_new_session=True,
             )
 
+    @property
+    def pid(self) -> int:
+        """The process of this driver, whose JVM is below it."""
+        return self._process.pid
+
     def kill(self) -> None:
         """Kill this driver with its JVM (SIGKILL)."""
         os.killpg(self._process.pid, signal.SIGKILL)

@@ -51,15 +51,14 @@ class Cluster:
 
 @contextmanager
 def running_cluster(
-    java_home: str, folder: Path, home: Path = Path(pyspark.__file__).parent
+    java_home: str, folder: Path, spark_home: Path = Path(pyspark.__file__).parent
 ) -> Iterator[Cluster]:
-    """Start a cluster of the Spark in a folder, and end its processes after use."""
+    """Start a cluster of a Spark, by default the installed one, and end its processes after use."""
     with ExitStack() as stack:
         log = folder / "master.log"
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
-        stack.enter_context(
-            _process(java_home, home, [*master, "--port", "0", "--webui-port", "0"], log)
-        )
+        homes = (java_home, spark_home)
+        stack.enter_context(_process(homes, [*master, "--port", "0", "--webui-port", "0"], log))
         url = _wait_for(log, r"(spark://127\.0\.0\.1:\d+)")
         workers, hosts = [], ["127.0.0.1", _other_host()]
         for number, host in enumerate(hosts):
@@ -69,7 +68,7 @@ def running_cluster(
             # Two applications may run at once, each with an executor per worker.
             size = ["--cores", "2", "--memory", "1200m", "--webui-port", "0"]
             command = [*worker, *size, "--work-dir", str(work), url]
-            workers.append(stack.enter_context(_process(java_home, home, command, log)))
+            workers.append(stack.enter_context(_process(homes, command, log)))
         for number in range(2):
             _wait_for(folder / f"worker-{number}.log", r"(Successfully registered with master)")
         yield Cluster(url, folder, workers, hosts)
@@ -87,8 +86,9 @@ def _other_host() -> str:
 
 @contextmanager
 def _process(
-    java_home: str, home: Path, command: list[str], log: Path
+    homes: tuple[str, Path], command: list[str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
+    java_home, home = homes
     java = [f"{java_home}/bin/java", "-Xmx256m", "-cp", f"{home}/jars/*"]
     options = ["-XX:+IgnoreUnrecognizedVMOptions", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
     environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
