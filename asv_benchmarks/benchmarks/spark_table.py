@@ -325,9 +325,12 @@ def main() -> None:
         return folder_of(corpora.segment(1061, varied=True, size=4 * size), copies)
 
     rounds = arguments.rounds
-    print(f"{arguments.master}, medians of {rounds} alternating rounds (3 of those that write),"
-          f" {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; recommended_conf()",
-          flush=True)  # fmt: skip
+    print(
+        f"{arguments.master}, medians of {rounds} alternating rounds (2 or 3 of long steps),"
+        f" {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; recommended_conf(). x: times as"
+        " fast as the first row, the median of the ratios within a round.",
+        flush=True,
+    )
     steps: dict[str, Any] = {
         "records": lambda: compare_apis(spark, records("none", 4), "records", rounds),
         "batches": lambda: compare_apis(spark, headers(4), "batches", rounds),
