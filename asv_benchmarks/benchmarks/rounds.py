@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from .table import Contenders
 
+_SECONDS = 120
+
 
 class Cost(NamedTuple):
     """What a run took, in seconds; the CPU time is that of processes and those below them."""
@@ -27,11 +29,15 @@ def alternate(contenders: Contenders, rounds: int, processes: Collection[int] = 
     """
     Run all contenders once to warm up the JVM, then measure them in alternation.
 
-    Every other round is in reverse order. Without `processes`, this one is measured.
+    Every other round is in reverse order; after two minutes, no other one begins. Without
+    `processes`, this one is measured.
     """
+    end = time.monotonic() + _SECONDS
     costs: Costs = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(rounds + 1):
+        if number > 1 and time.monotonic() > end:
+            break
         for name in names:
             cpu, start = cpu_seconds(processes), time.perf_counter()
             contenders[name]()
@@ -81,6 +87,7 @@ def show(title: str, costs: Costs, amount: float, unit: str) -> None:
             ratio = statistics.median(a[kind] / max(b[kind], 0.01) for a, b in pairs)
             cells += [f"{median:.3f}", f"{amount / max(median, 0.01):.2f}", f"{ratio:.2f}"]
         rows.append(cells)
+    title += f", rounds: {len(first)}"
     print_table([title, "s", unit, "x", "CPU s", f"{unit} of CPU", "x of CPU"], rows)
 
 

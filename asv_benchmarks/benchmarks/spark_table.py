@@ -326,12 +326,13 @@ def main() -> None:
 
     rounds = arguments.rounds
     print(
-        f"{arguments.master}, medians of {rounds} alternating rounds (2 or 3 of long steps),"
-        f" {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}; recommended_conf(). x: times as"
-        " fast as the first row, the median of the ratios within a round.",
+        f"{arguments.master}, medians of alternating rounds, {os.cpu_count()} CPUs, load"
+        f" {os.getloadavg()[0]:.1f}; recommended_conf(). x: times as fast as the first row, the"
+        " median of the ratios within a round.",
         flush=True,
     )
     steps: dict[str, Any] = {
+        "kafka": lambda: kafka_source.compare(corpora.records("lz4", size), 3),
         "records": lambda: compare_apis(spark, records("none", 4), "records", rounds),
         "batches": lambda: compare_apis(spark, headers(4), "batches", rounds),
         "planning": lambda: [planning(spark, count, rounds) for count in (20_000, 200_000)],
@@ -340,7 +341,6 @@ def main() -> None:
         # Enough data that Spark's overhead of 0.3 s per job does not dominate.
         "headers": lambda: header_questions(spark, records("none", 96), 2),
         "verify": lambda: verifying(spark, headers(48), 3),
-        "kafka": lambda: kafka_source.compare(corpora.records("lz4", size), 3),
     }
     end = time.monotonic() + 60 * arguments.minutes
     for name in arguments.only.split(",") if arguments.only else steps:
