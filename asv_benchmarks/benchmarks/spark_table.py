@@ -335,11 +335,11 @@ def main() -> None:
         "kafka": lambda: kafka_source.compare(corpora.records("lz4", size), 3),
         "records": lambda: compare_apis(spark, records("none", 4), "records", rounds),
         "batches": lambda: compare_apis(spark, headers(4), "batches", rounds),
-        "planning": lambda: [planning(spark, count, rounds) for count in (20_000, 200_000)],
+        "planning": lambda: [planning(spark, count, 3) for count in (20_000, 200_000)],
         "memory": lambda: memory(records("none", 4), records("zstd", 1)),
         "store": lambda: store(spark),
         # Enough data that Spark's overhead of 0.3 s per job does not dominate.
-        "headers": lambda: header_questions(spark, records("none", 96), 2),
+        "headers": lambda: header_questions(spark, records("none", 48), 2),
         "verify": lambda: verifying(spark, headers(48), 3),
     }
     end = time.monotonic() + 60 * arguments.minutes
