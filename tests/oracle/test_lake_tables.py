@@ -15,6 +15,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.schemas import open_registry
+from kafkascan.spark.options.manifests import MANIFESTS
 from tests.oracle.lake_race import TABLES, Driver, race
 from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
 from tests.spark.cluster import running_cluster
@@ -61,6 +62,7 @@ def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
     first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
     assert first["summary"]["commits"] > 3
     assert first["findings"] == []
+    assert tuple(first["manifest"][0]) == MANIFESTS["table"].names
     again = driver.ask("write_table", path=str(DATA), **target)
     assert again["summary"] == {"tables": 1, "commits": 0, "offsets": 0, "problems": 0}
     found = read(driver, target["table"], "topic, `partition`, offset, hex(key) k, hex(value) v")

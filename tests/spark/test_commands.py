@@ -182,7 +182,8 @@ def test_recommended_settings() -> None:
     assert given[name] == "-XX:+UseG1GC", "the caller's settings are not changed"
 
 
-@pytest.mark.parametrize("job", MANIFESTS)
+# Tables need the jars of their formats: tests/oracle/test_lake_tables.py.
+@pytest.mark.parametrize("job", [job for job in MANIFESTS if job != "table"])
 def test_columns_of_manifests(job: str, spark: SparkSession, tmp_path: Path) -> None:
     from kafkascan.spark import jobs
 
