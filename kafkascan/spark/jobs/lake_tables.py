@@ -83,6 +83,7 @@ class LakeTable(Protocol):
     name: str
     kind: str
     partitioning: str
+    partition_columns: str
 
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return rows with the columns that only the partitioning needs."""
@@ -123,13 +124,16 @@ def read_progress(spark: SparkSession, table: LakeTable) -> Progress:
 
 def create_table(spark: SparkSession, table: LakeTable, fields: Sequence[Field]) -> None:
     """Create a table if it does not exist, with a first commit, from which others continue."""
-    nullable = [replace(one, nullable=True) for one in fields]
-    columns = table.with_partitioning(spark.createDataFrame([], ddl(nullable))).schema
+    columns = ddl(replace(one, nullable=True) for one in fields) + table.partition_columns
     if not _exists(spark, table.name):
-        spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {table.name} ({columns.toDDL()})"
-            f" USING {table.kind} PARTITIONED BY ({table.partitioning})"
-        )
+        try:
+            spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {table.name} ({columns})"
+                f" USING {table.kind} PARTITIONED BY ({table.partitioning})"
+            )
+        except Exception:
+            if not _exists(spark, table.name):  # not created by another driver meanwhile
+                raise
     if next(table.commits(), None) is None:
         spark.sql(f"INSERT INTO {table.name} SELECT * FROM {table.name} WHERE false")
 
@@ -193,6 +197,7 @@ class IcebergTable:
 
     kind = "iceberg"
     partitioning = "topic, days(timestamp)"
+    partition_columns = ""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
@@ -259,6 +264,7 @@ class DeltaTable:
 
     kind = "delta"
     partitioning = "topic, day"
+    partition_columns = ", day DATE"
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
