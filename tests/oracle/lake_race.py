@@ -1,4 +1,4 @@
-"""Two drivers fill one table from growing logs, and are killed at every step, again and again.
+"""Two drivers fill one table from growing logs, and are killed at random statements.
 
 python -m tests.oracle.lake_race --format iceberg --kills 100
 """

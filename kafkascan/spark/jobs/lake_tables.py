@@ -229,7 +229,8 @@ class IcebergTable:
         branch = f"kafkascan_{after.run}"
         self._retry(
             f"ALTER TABLE {self.name} CREATE BRANCH {branch} AS OF VERSION {before.version}"
-            " RETAIN 1 DAYS"
+            " RETAIN 1 DAYS",
+            before,
         )
         properties = {f"spark.sql.iceberg.snapshot-property.{DOCUMENT}": after.to_json()}
         try:

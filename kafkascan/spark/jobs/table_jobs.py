@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.spark.jobs.fleet_jobs import JobReport, parse_job_options
+from kafkascan.spark.jobs.fleet_jobs import JobReport, parsed_options
 from kafkascan.spark.jobs.lake_tables import (
     Commit,
     LakeTable,
@@ -110,8 +109,9 @@ def write_table(
     Returns
     -------
     JobReport
-        A row per partition that has advanced. Findings are records that went to the table of
-        problems, and offsets that were taken from rows because their commits have expired.
+        A row per partition and commit. Findings are records that went to the table of problems,
+        bytes at the end of a log that are no complete batches, topics whose values are bytes, and
+        offsets that were taken from rows because their commits have expired.
 
     Raises
     ------
@@ -180,15 +180,14 @@ def parse_table_options(
 ) -> tuple[Options, dict[str, Any]]:
     """Return the options, and those of values with types if each topic has a table of its own."""
     require_table_name(table, table_format)
-    paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    given: dict[str, Any] = {"paths": [os.fspath(one) for one in paths], **options}
+    given = dict(options)
     typed: dict[str, Any] = {}
     if "{topic}" in table:
         for name in [name for name in given if name.lower() in _TYPED]:
             typed[_TYPED[name.lower()]] = given.pop(name)
         if "registry" in typed:
             typed["registry"] = parse_registry(typed["registry"])
-    parsed = parse_job_options("table", given)
+    parsed = parsed_options("table", path, given)
     if not parsed.selects_topics:  # internal topics only if they are named
         parsed = parsed.replace(subscribe_pattern=".*")
     more = [name for name in parsed.columns if name not in (*_COLUMNS, CORRUPT_RECORD.name)]
