@@ -8,7 +8,7 @@ result.
 Limits on memory: an allocation below 1 MiB takes less than 64 KiB more than its arrays, a larger
 one less than 2 MiB more. Large free blocks take at most 64 MiB of the process, which the system may
 take back when it is short of memory; small ones take at most 8 MiB. None are left in the child of a
-fork. The arrays of `empty_columns` share one block: each of them keeps all of it.
+fork. The arrays of `empty_together` share one block: each of them keeps all of it.
 """
 
 from __future__ import annotations
@@ -65,17 +65,30 @@ def empty_columns(count: int, dtypes: Mapping[str, type[np.generic]]) -> dict[st
     dtypes : mapping of str to dtype
         By name of the column.
     """
+    arrays = empty_together([(count, dtype) for dtype in dtypes.values()])
+    return dict(zip(dtypes, arrays, strict=True))
+
+
+def empty_together(shapes: Sequence[tuple[int, type[np.generic]]]) -> list[NDArray[Any]]:
+    """
+    Return arrays with undefined content, in one block if they are large.
+
+    Parameters
+    ----------
+    shapes : sequence of (int, dtype)
+        The length and dtype of each.
+    """
     starts, size = [], 0
-    for dtype in dtypes.values():
+    for count, dtype in shapes:
         starts.append(size)
         size += -(-count * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT + _COLUMN_SHIFT
     block = _take(size)
     if block is None:
-        return {name: np.empty(count, dtype) for name, dtype in dtypes.items()}
-    return {
-        name: np.frombuffer(block, dtype, count, start)
-        for (name, dtype), start in zip(dtypes.items(), starts, strict=True)
-    }
+        return [np.empty(count, dtype) for count, dtype in shapes]
+    return [
+        np.frombuffer(block, dtype, count, start)
+        for (count, dtype), start in zip(shapes, starts, strict=True)
+    ]
 
 
 def concatenate(arrays: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.io import result_memory
+from kafkascan.io.concurrency import map_parts
 from kafkascan.records.buffers import Gathered
 from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry
@@ -162,7 +163,7 @@ class FrameReader:
             [(guid, row_of[one]) for guid, one in registry.guids.items()]
         )
 
-    def read(self, table: RecordTable, part: Part = "value") -> FramedRecords:
+    def read(self, table: RecordTable, part: Part = "value", threads: int = 1) -> FramedRecords:
         """Return the schemas of the keys or values of a table."""
         size = table.columns[f"{part}_size"]
         found = FramedRecords(
@@ -173,11 +174,14 @@ class FrameReader:
             [],
             np.full(len(size), NO_SCHEMA, np.int32),
         )
-        for first in range(0, len(size), _ROWS_AT_ONCE):
-            rows = slice(first, first + _ROWS_AT_ONCE)
+
+        def read_prefixes(rows: slice) -> None:
             piece, part_of = table[rows], found[rows]
             if not self._read_plain(piece, part, size[rows], part_of):
                 self._read_mixed(piece, part, size[rows], part_of)
+
+        firsts = range(0, len(size), _ROWS_AT_ONCE)
+        map_parts([slice(first, first + _ROWS_AT_ONCE) for first in firsts], read_prefixes, threads)
         if "headers_count" in table.columns and table.columns["headers_count"].any():
             self._read_headers(table, part, found)
         return replace(found, paths=list(self._paths))

@@ -20,6 +20,7 @@ from kafkascan.schemas.framing import (
     FrameReader,
     Framing,
     MessagePath,
+    Part,
 )
 from kafkascan.schemas.programs.avro_schema import parse_avro
 from kafkascan.schemas.programs.program_runs import decode_values
@@ -179,12 +180,12 @@ class ValueDecoder:
 
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table; see `ColumnDecoder`."""
-        framed = self._frames.read(table, "key" if self._place.name == "key" else "value")
-        present = [int(one) for one in np.unique(framed.schema) if one >= 0]
+        part: Part = "key" if self._place.name == "key" else "value"
+        framed = self._frames.read(table, part, threads)
         problems: list[Problem] = []
-        if self._reader is None and present:
+        if self._reader is None and (present := np.unique(framed.schema[framed.schema >= 0])).size:
             try:
-                self._reader = self._chosen_reader(table, framed, present, problems)
+                self._reader = self._chosen_reader(table, framed, present.tolist(), problems)
             except (ValueSchemaError, SchemaError) as error:
                 self._no_reader = BAD_SCHEMA, f": {error}"
         if self._reader is None:
@@ -192,7 +193,7 @@ class ValueDecoder:
             status = np.zeros(len(table), np.uint8)
             arrays = [require_pyarrow().nulls(len(table))]
         else:
-            first_step = self._first_steps_of(self._reader, framed, present)
+            first_step = self._first_steps_of(self._reader, framed)
             address, size, kept = self._payloads(table, framed, first_step)
             buffers = table.buffers
             arrays, status = decode_values(
@@ -296,18 +297,25 @@ class ValueDecoder:
         except (ValueSchemaError, SchemaError):
             return str(schema.id)
 
-    def _first_steps_of(
-        self, reader: Reader, framed: FramedRecords, present: Sequence[int]
-    ) -> NDArray[np.int32]:
+    def _first_steps_of(self, reader: Reader, framed: FramedRecords) -> NDArray[np.int32]:
         """Return the first step of each record's value; -1 for those that are not decoded."""
-        is_header = framed.framing == Framing.HEADER
-        found = np.full(len(framed.schema), -1, np.int32)
-        for is_prefixed, rows in ((True, ~is_header), (False, is_header)):
-            if rows.any():
-                steps = np.full(len(framed.schemas) + 1, -1, np.int32)
-                for row in present:
-                    steps[row] = self._first_step(reader, framed, (row, is_prefixed, None))
-                found[rows] = steps[framed.schema[rows]]
+        rows = len(framed.schemas) + 1
+        writers = framed.schema + np.int32(1)
+        writers[framed.framing == Framing.HEADER] += rows
+        steps = np.full(2 * rows, -1, np.int32)
+        for writer in np.flatnonzero(np.bincount(writers)).tolist():
+            row, is_prefixed = writer % rows - 1, writer < rows
+            if row >= 0:
+                steps[writer] = self._first_step(reader, framed, (row, is_prefixed, None))
+        found: NDArray[np.int32] = steps.take(writers)
+        if framed.paths:
+            self._set_steps_of_paths(reader, framed, found)
+        return found
+
+    def _set_steps_of_paths(
+        self, reader: Reader, framed: FramedRecords, found: NDArray[np.int32]
+    ) -> None:
+        """Set the first steps of values whose header names a message."""
         rows = np.flatnonzero(framed.path >= 0)
         codes = framed.schema[rows].astype(np.int64) * len(framed.paths) + framed.path[rows]
         writers, of_row = np.unique(codes, return_inverse=True)
@@ -315,7 +323,6 @@ class ValueDecoder:
         for row, path in (divmod(code, len(framed.paths)) for code in writers.tolist()):
             named.append(self._first_step(reader, framed, (row, False, framed.paths[path])))
         found[rows] = np.array(named, np.int32)[of_row]
-        return found
 
     def _first_step(self, reader: Reader, framed: FramedRecords, writer: _Writer) -> int:
         if writer not in self._first_steps:

@@ -96,7 +96,7 @@ def _decode_part(
 ) -> list[pa.Array]:
     address, size, first_step, status = values
     count, done, too_large = len(size), 0, -1
-    memory, chunks = ColumnMemory(program.layout, count), list["pa.Array"]()
+    memory, chunks = _memory_of(program, size), list["pa.Array"]()
     pace = ChunkSizer(_FIRST_VALUES)
     while done < count:
         stop = min(count, done + pace.next_size())
@@ -112,10 +112,15 @@ def _decode_part(
                     continue
                 if memory.has_entries:
                     chunks.append(memory.to_arrow())
-                    memory = ColumnMemory(program.layout, count - done)
+                    memory = _memory_of(program, size[done:])
                 else:  # one value is larger than a column
                     status[done], first_step = STATUS["TOO_MANY_ITEMS"], first_step.copy()
                     first_step[done] = -1
     if memory.has_entries or not chunks:
         chunks.append(memory.to_arrow())
     return chunks
+
+
+def _memory_of(program: Program, size: NDArray[np.int32]) -> ColumnMemory:
+    """Return memory for so many values; their items are taken to be as large as they are."""
+    return ColumnMemory(program.layout, len(size), int(np.maximum(size, 0).sum(dtype=np.int64)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +18,11 @@ from kafkascan.tables.schema import require_pyarrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_ColumnArrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]"
+
 _LARGEST = 2**31 - 1
 _FIRST_ENTRIES, _FIRST_BYTES = 64, 1 << 12
+_NO_ENTRIES = (np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint8))
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class TypedColumn:
     symbols: tuple[str, ...] = field(default=(), repr=False)
     numbers: tuple[int, ...] = field(default=(), repr=False)
 
-    @property
+    @cached_property
     def kind(self) -> int:
         """What the compiled loop appends to the column."""
         types = require_pyarrow().types
@@ -59,7 +64,7 @@ class TypedColumn:
             return _core.ITEMS
         return _core.VALUES
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bytes of an entry of a column of values; 0 for other kinds."""
         pa = require_pyarrow()
@@ -121,6 +126,8 @@ class ColumnMemory:
     layout : ColumnLayout
     rows : int
         Expected entries of the root.
+    size : int
+        Expected bytes of all items together.
 
     Attributes
     ----------
@@ -128,15 +135,19 @@ class ColumnMemory:
         What the compiled loop fills.
     """
 
-    def __init__(self, layout: ColumnLayout, rows: int) -> None:
-        self._layout = layout
-        self._arrays: list[tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]] = []
-        self._capacity = [0] * len(layout.columns)
+    def __init__(self, layout: ColumnLayout, rows: int, size: int) -> None:
+        columns = layout.columns
+        item_columns = sum(one.kind == _core.ITEMS for one in columns)
+        room = min(_LARGEST, max(_FIRST_BYTES, size // max(1, item_columns)))
+        capacity = max(1, min(rows, _LARGEST))
+        self._layout, self._capacity = layout, [0] * len(columns)
+        self._arrays: list[_ColumnArrays] = [_NO_ENTRIES] * len(columns)
         self.filled = _core.TypedColumns(layout.as_array())
-        nothing = (np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint8))
-        for number in range(len(layout.columns)):
-            self._arrays.append(nothing)
-            self._give(number, max(1, min(rows, _LARGEST)), _FIRST_BYTES)
+        # In one block: of small free blocks, few are kept.
+        shapes = itertools.chain.from_iterable(_shapes(one, capacity, room) for one in columns)
+        arrays = iter(result_memory.empty_together(list(shapes)))
+        for number in range(len(columns)):
+            self._give(number, capacity, (next(arrays), next(arrays), next(arrays)))
 
     @property
     def has_entries(self) -> bool:
@@ -168,38 +179,36 @@ class ColumnMemory:
         return True
 
     def _grow(self, number: int, needed: int) -> bool:
-        data, capacity = self._arrays[number][0], self._capacity[number]
+        (data, _, _), capacity = self._arrays[number], self._capacity[number]
         _, size = self.filled.entries(number)
+        room = len(data)
         if needed == 0:
             if capacity == _LARGEST:
                 return False
-            self._give(number, min(_LARGEST, max(_FIRST_ENTRIES, 2 * capacity)), len(data))
-            return True
-        if size + needed > _LARGEST:
-            return False
-        self._give(number, capacity, min(_LARGEST, max(size + needed, 2 * len(data))))
+            capacity = min(_LARGEST, max(_FIRST_ENTRIES, 2 * capacity))
+        else:
+            if size + needed > _LARGEST:
+                return False
+            room = min(_LARGEST, max(size + needed, 2 * room))
+        shapes = _shapes(self._layout.columns[number], capacity, room)
+        data, ends, is_valid = result_memory.empty_together(shapes)
+        self._give(number, capacity, (data, ends, is_valid))
         return True
 
-    def _give(self, number: int, capacity: int, room: int) -> None:
-        column = self._layout.columns[number]
+    def _give(self, number: int, capacity: int, arrays: _ColumnArrays) -> None:
+        """Give a column larger arrays, which take over its entries."""
+        column, (data, ends, is_valid) = self._layout.columns[number], arrays
         entries, size = self.filled.entries(number)
-        if column.kind == _core.VALUES:
-            room, size = capacity * column.width, entries * column.width
-        has_data = column.kind in (_core.VALUES, _core.ITEMS)
-        has_ends = column.kind in (_core.ITEMS, _core.LISTS)
-        data = result_memory.empty(room if has_data else 0, np.uint8)
-        ends = result_memory.empty(capacity + 1, np.int32) if has_ends else np.empty(0, np.int32)
-        is_valid = np.ones(capacity if column.nullable else 0, np.uint8)
         old_data, old_ends, old_valid = self._arrays[number]
-        if has_data:
-            data[:size] = old_data[:size]
-        if has_ends:
+        used = entries * column.width if column.kind == _core.VALUES else size
+        data[:used] = old_data[:used]
+        if len(ends):
             ends[: entries + 1] = old_ends[: entries + 1]
-        if column.nullable:
-            is_valid[:entries] = old_valid[:entries]
-        self._arrays[number], self._capacity[number] = (data, ends, is_valid), capacity
+        is_valid[:entries] = old_valid[:entries]
+        is_valid[entries:] = 1
+        self._arrays[number], self._capacity[number] = arrays, capacity
         self.filled.give(
-            number, capacity, data, ends if has_ends else None,
+            number, capacity, data, ends if len(ends) else None,
             is_valid if column.nullable else None,
         )  # fmt: skip
 
@@ -226,6 +235,17 @@ class ColumnMemory:
         if column.kind == _core.STRUCTS:
             buffers = buffers[:1]
         return pa.Array.from_buffers(column.type, entries, buffers, children=children)
+
+
+def _shapes(column: TypedColumn, capacity: int, room: int) -> list[tuple[int, type[np.generic]]]:
+    """Return what `empty_together` needs for data, ends and validity of a column."""
+    sizes = {_core.VALUES: capacity * column.width, _core.ITEMS: room}
+    has_ends = column.kind in (_core.ITEMS, _core.LISTS)
+    return [
+        (sizes.get(column.kind, 0), np.uint8),
+        (capacity + 1 if has_ends else 0, np.int32),
+        (capacity if column.nullable else 0, np.uint8),
+    ]
 
 
 def _values(
