@@ -74,6 +74,8 @@ C_HEADERS = [
     "csrc/large_pages.h",
     "csrc/little_endian.h",
     "csrc/protobuf.h",
+    "csrc/protobuf_json.h",
+    "csrc/protobuf_wire.h",
     "csrc/quoted_text.h",
     "csrc/record.h",
     "csrc/result_blocks.h",

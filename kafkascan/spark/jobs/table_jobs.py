@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkascan.spark.jobs.fleet_jobs import JobReport, parsed_options
 from kafkascan.spark.jobs.lake_tables import (
@@ -129,7 +129,7 @@ def write_table(
     totals = {"tables": 0, "commits": 0, "offsets": 0, "problems": 0}
     for name, one in _tables(parsed, table, typed, findings):
         totals["tables"] += 1
-        logs = _Logs(one)
+        logs = _Logs.of(one)
         main = lake_table(spark, name, table_format)
         filled = list(_fill(spark, main, logs, _rows_of(one, upsert=upsert)))
         rows += [row for step in filled for row in _manifest(name, step)]
@@ -279,31 +279,36 @@ def _merge(target: str) -> str:
 # ---- filling a table ----
 
 
-class _Logs:
+class _Logs(NamedTuple):
     """The selected logs, up to where they end when the job starts."""
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._reader = StreamReader(options, options.schema())
-        self._reader.prepareForTriggerAvailableNow()
+    options: Options
+    reader: StreamReader
+
+    @classmethod
+    def of(cls, options: Options) -> _Logs:
+        """Return the logs that options select."""
+        reader = StreamReader(options, options.schema())
+        reader.prepareForTriggerAvailableNow()
+        return cls(options, reader)
 
     def range_after(self, known: Positions, until: Positions | None) -> tuple[Positions, Positions]:
         """Return the offsets where the next commit starts and ends."""
-        selected = {one: at for one, at in known.items() if self._options.selects(*one)}
-        start = selected or parse_offsets(self._reader.initialOffset())
+        selected = {one: at for one, at in known.items() if self.options.selects(*one)}
+        start = selected or parse_offsets(self.reader.initialOffset())
         if until is None:
-            return start, parse_offsets(self._reader.latestOffset(format_offsets(start)))
+            return start, parse_offsets(self.reader.latestOffset(format_offsets(start)))
         # Another driver may have gone further meanwhile.
         ends = {one: max(at, start.get(one, at)) for one, at in until.items()}
-        return start, {one: at for one, at in ends.items() if self._options.selects(*one)}
+        return start, {one: at for one, at in ends.items() if self.options.selects(*one)}
 
     def unread_tails(self) -> list[str]:
         """Return a finding for each log whose last bytes are no complete batches."""
-        return self._reader.unread_tails()
+        return self.reader.unread_tails()
 
     def tasks(self, start: Positions, end: Positions) -> list[ScanTask]:
         """Return the tasks that read the records between offsets."""
-        found = self._reader.partitions(format_offsets(start), format_offsets(end))
+        found = self.reader.partitions(format_offsets(start), format_offsets(end))
         return [one.task for one in found if isinstance(one, ScanPartition)]
 
 
