@@ -1,4 +1,4 @@
-"""Two drivers fill one table from growing logs, and are killed at random statements.
+"""Two drivers fill one table from growing logs, and are killed at each of their statements.
 
 python -m tests.oracle.lake_race --format iceberg --kills 100
 """
@@ -36,6 +36,9 @@ TABLES = {
 PARTITIONS = 3
 RECORDS = 4
 """Records of a batch."""
+
+# Statements of a driver after which it is killed, whatever they are.
+_MOST_STEPS = 100
 
 
 class GrowingTopic:
@@ -123,7 +126,7 @@ def race(
     kind: str, kills: int, folder: Path, *, seed: int = 1, upsert: bool = False
 ) -> Counter[str]:
     """
-    Run two drivers at once, each killed after a random number of its statements; then a last one.
+    Run two drivers at once, killed at each of their statements; then a last one.
 
     Return how often a driver was killed during or after each statement. Raises `AssertionError`
     if the table does not contain each offset once.
@@ -132,11 +135,11 @@ def race(
     table = TABLES[kind].format(folder=folder, name="raced")
     arguments = {"path": str(topic.folder), "table": table, "upsert": upsert}
     arguments["table_format"] = kind.partition("-")[0]
-    killed: Counter[str] = Counter()
+    killed, aims = Counter[str](), Counter[str]()
     chances = [random.Random(2 * seed + number) for number in range(2)]
     with ThreadPoolExecutor() as pool:
         lives = [
-            pool.submit(_die_repeatedly, folder, topic, arguments, kills // 2, chance, killed)
+            pool.submit(_die_repeatedly, folder, topic, arguments, kills // 2, chance, killed, aims)
             for chance in chances
         ]
         for one in lives:
@@ -162,23 +165,34 @@ def _die_repeatedly(
     kills: int,
     chance: random.Random,
     killed: Counter[str],
+    aims: Counter[str],
 ) -> None:
     """Start a driver that fills the table, kill it at one of its statements, and start again."""
     for _ in range(kills):
+        # In turn, because most statements only read; some occur only in a new table.
+        target = min(aims, key=aims.__getitem__, default="")
+        aims[target] += 1
+        occurrences = chance.randrange(1, 5)
         driver = Driver(folder)
         try:
-            for _ in range(chance.randrange(1, 120)):
+            for _ in range(_MOST_STEPS):
                 ((when, what),) = (said := driver.hear()).items()
                 if "error" in said:
                     print(said["error"][:500], flush=True)
                 if when not in ("before", "after"):
                     topic.grow(chance.randrange(PARTITIONS))
                     driver.tell("write_table", maxOffsetsPerTrigger=4 * RECORDS, **arguments)
+                    continue
+                step = f"{when} {what}"
+                aims.setdefault(step, 0)
+                occurrences -= step == target or not target
+                if occurrences <= 0:
+                    break
             if when == "before":
                 time.sleep(chance.random() / 2)  # while the statement runs
-            killed[f"{when} {what}" if isinstance(what, str) else when] += 1
-            if sum(killed.values()) % 10 == 0:
-                print(f"{sum(killed.values())} kills", flush=True)
+            killed[step] += 1
+            if killed.total() % 10 == 0:
+                print(f"{killed.total()} kills", flush=True)
         finally:
             driver.kill()
 
