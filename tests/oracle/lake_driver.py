@@ -58,12 +58,17 @@ def main() -> None:
     run = spark.sql
 
     def announced(statement: str, *arguments: Any, **keywords: Any) -> Any:
-        say(before=statement.split(None, 1)[0])
+        word = statement.split(None, 1)[0]
+        if word in overtaking:
+            jobs.write_table(spark, **overtaking.pop(word))
+        say(before=word)
         found = run(statement, *arguments, **keywords)
-        say(after=statement.split(None, 1)[0])
+        say(after=word)
         return found
 
-    def write_table(**arguments: Any) -> Any:
+    def write_table(overtaken_before: str = "", **arguments: Any) -> Any:
+        if overtaken_before:
+            overtaking[overtaken_before] = arguments
         report = jobs.write_table(spark, **arguments)
         return {
             "summary": report.summary,
@@ -82,6 +87,8 @@ def main() -> None:
             exec(compile(text, "snippet", "exec"), names)
 
     names: dict[str, Any] = {"spark": spark}
+    # The same job again, by the first word of the statement before which it runs.
+    overtaking: dict[str, dict[str, Any]] = {}
     spark.sql = announced  # type: ignore[method-assign]
     verbs = {
         "write_table": write_table,

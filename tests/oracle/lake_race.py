@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkascan.spark.jobs.table_jobs import problems_name
+from tests.oracle.rest_catalog import RestCatalog
 from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
 from tests.spark.logs import plain_batch, segment_path
 from tests.support.waiting import HANG_SECONDS
@@ -29,6 +30,7 @@ from tests.support.waiting import HANG_SECONDS
 TABLES = {
     "iceberg": "jdb.db.{name}",
     "iceberg-hadoop": "ice.db.{name}",
+    "iceberg-rest": "rest.db.{name}",
     "delta": "delta.`{folder}/delta/{name}`",
 }
 """Names of tables, by format and catalog."""
@@ -137,24 +139,28 @@ def race(
     arguments["table_format"] = kind.partition("-")[0]
     killed, aims = Counter[str](), Counter[str]()
     chances = [random.Random(2 * seed + number) for number in range(2)]
-    with ThreadPoolExecutor() as pool:
-        lives = [
-            pool.submit(_die_repeatedly, folder, topic, arguments, kills // 2, chance, killed, aims)
-            for chance in chances
-        ]
-        for one in lives:
-            one.result()
-    last = Driver(folder)
-    try:
-        last.ask("write_table", **arguments)
-        for name, expected in [
-            (table, topic.offsets()),
-            (problems_name(table), topic.damaged),
-        ]:
-            text = f"SELECT `partition`, offset, count(*) AS times FROM {name} GROUP BY ALL"
-            require_each_once(last.ask("query", text=text), expected)
-    finally:
-        last.kill()
+    catalog = RestCatalog(folder) if kind == "iceberg-rest" else contextlib.nullcontext()
+    with catalog:
+        with ThreadPoolExecutor() as pool:
+            lives = [
+                pool.submit(
+                    _die_repeatedly, folder, topic, arguments, kills // 2, chance, killed, aims
+                )
+                for chance in chances
+            ]
+            for one in lives:
+                one.result()
+        last = Driver(folder)
+        try:
+            last.ask("write_table", **arguments)
+            for name, expected in [
+                (table, topic.offsets()),
+                (problems_name(table), topic.damaged),
+            ]:
+                text = f"SELECT `partition`, offset, count(*) AS times FROM {name} GROUP BY ALL"
+                require_each_once(last.ask("query", text=text), expected)
+        finally:
+            last.kill()
     return killed
 
 

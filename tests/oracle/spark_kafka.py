@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 _PROJECT = Path(__file__).resolve().parent / "java-spark"
 _TARGET = _PROJECT / "target"
 
+REST_URI = "rest-uri"
+"""The file with the address of a folder's REST catalog."""
+
 
 def spark_version() -> str:
     """The version of Spark and of its Kafka source."""
@@ -33,7 +36,10 @@ def spark_version() -> str:
 
 
 def lake_conf(warehouse: Path) -> dict[str, str]:
-    """Return settings with Delta and two catalogs of Iceberg: `ice` (folders), `jdb` (SQLite)."""
+    """
+    Return settings with Delta and catalogs of Iceberg: `ice` (folders), `jdb` (SQLite), and `rest`
+    if it was started for the folder, see rest_catalog.py.
+    """
     iceberg, delta = "org.apache.iceberg.spark", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     extensions = (
         f"{iceberg}.extensions.IcebergSparkSessionExtensions",
@@ -48,6 +54,8 @@ def lake_conf(warehouse: Path) -> dict[str, str]:
             "warehouse": warehouse / "jdb",
         },
     }
+    if (rest_uri := warehouse / REST_URI).exists():
+        catalogs["rest"] = {"type": "rest", "uri": rest_uri.read_text()}
     conf = {
         "spark.sql.extensions": ",".join(extensions),
         "spark.sql.catalog.spark_catalog": delta,

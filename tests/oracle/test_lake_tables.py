@@ -17,6 +17,7 @@ import kafkascan as ks
 from kafkascan.schemas import open_registry
 from kafkascan.spark.options.manifests import MANIFESTS
 from tests.oracle.lake_race import TABLES, Driver, race
+from tests.oracle.rest_catalog import RestCatalog
 from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
 from tests.spark.cluster import running_cluster
 from tests.spark.java import MISSING, find_java
@@ -28,12 +29,19 @@ pytestmark = pytest.mark.oracle
 
 TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
 
+in_every_catalog = pytest.mark.parametrize("named", sorted(TABLES), indirect=True)
+by_a_server_too = pytest.mark.parametrize(
+    "named", ["delta", "iceberg", "iceberg-rest"], indirect=True
+)
+
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    one = Driver(tmp_path_factory.mktemp("lake"))
-    yield one
-    one.kill()
+    folder = tmp_path_factory.mktemp("lake")
+    with RestCatalog(folder):
+        one = Driver(folder)
+        yield one
+        one.kill()
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -56,7 +64,7 @@ def problems_of(table: str) -> str:
     return f"{table[:-1]}_problems`" if table.endswith("`") else f"{table}_problems"
 
 
-@pytest.mark.parametrize("named", sorted(TABLES), indirect=True)
+@in_every_catalog
 def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
     target = named("all_records")
     first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
@@ -79,6 +87,23 @@ def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
 
 def _hex(value: bytes | None) -> str | None:
     return None if value is None else value.hex().upper()
+
+
+@in_every_catalog
+def test_a_job_that_another_one_overtakes_writes_nothing_twice(
+    driver: Driver, named: Any, tmp_path: Path
+) -> None:
+    target = named("overtaken") | {"path": str(tmp_path)}
+    path = segment_path(tmp_path, "kept")
+    path.write_bytes(damaged_log(3).log)
+    driver.ask("write_table", **target)
+    path.write_bytes(damaged_log(5).log)
+    publishes = "INSERT" if target["table_format"] == "delta" else "CALL"
+    found = driver.ask("write_table", overtaken_before=publishes, **target)
+    assert found["summary"]["commits"] == 0
+    assert sorted(row["offset"] for row in read(driver, target["table"])) == list(range(10))
+    if target["table_format"] == "iceberg":
+        assert [row["name"] for row in read(driver, f"{target['table']}.refs")] == ["main"]
 
 
 def test_values_have_the_types_of_the_registry(driver: Driver, named: Any) -> None:
@@ -109,6 +134,7 @@ def test_each_topic_has_a_table(driver: Driver, named: Any) -> None:
     assert read(driver, orders, "count(value.buyer) AS buyers")[0]["buyers"] > 50
 
 
+@by_a_server_too
 def test_columns_follow_the_schema(driver: Driver, named: Any, tmp_path: Path) -> None:
     """The same topic, read with the first version of its schema and then with the newest one."""
     target = named("evolved") | {"path": str(tmp_path), "registry": str(TYPED), "topics": "orders"}
@@ -155,6 +181,7 @@ def _batches_of_orders(count: int) -> list[bytes]:
     ]
 
 
+@by_a_server_too
 def test_upserts_keep_the_last_record_of_each_key(
     driver: Driver, named: Any, tmp_path: Path
 ) -> None:
@@ -196,6 +223,7 @@ def test_upserts_keep_the_last_record_of_each_key(
     require_state()
 
 
+@by_a_server_too
 def test_damage_is_in_the_table_of_problems(driver: Driver, named: Any, tmp_path: Path) -> None:
     target = named("damaged") | {"path": str(tmp_path)}
     segment_path(tmp_path, "bad").write_bytes(damaged_log().flip(5, 70).log)
@@ -224,6 +252,7 @@ def test_lost_offsets_fail_the_job(driver: Driver, named: Any, tmp_path: Path) -
     assert sorted(row["offset"] for row in found) == [0, 1, 2, 3, 4, 5, 100]
 
 
+@by_a_server_too
 def test_offsets_are_those_of_the_rows_if_commits_have_expired(
     driver: Driver, named: Any, tmp_path: Path
 ) -> None:
