@@ -36,12 +36,16 @@ by_a_server_too = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    folder = tmp_path_factory.mktemp("lake")
-    with RestCatalog(folder):
-        one = Driver(folder)
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestCatalog]:
+    with RestCatalog(tmp_path_factory.mktemp("lake")) as one:
         yield one
-        one.kill()
+
+
+@pytest.fixture(scope="module")
+def driver(catalog: RestCatalog) -> Iterator[Driver]:
+    one = Driver(catalog.folder)
+    yield one
+    one.kill()
 
 
 @pytest.fixture(params=["delta", "iceberg"])
@@ -104,6 +108,25 @@ def test_a_job_that_another_one_overtakes_writes_nothing_twice(
     assert sorted(row["offset"] for row in read(driver, target["table"])) == list(range(10))
     if target["table_format"] == "iceberg":
         assert [row["name"] for row in read(driver, f"{target['table']}.refs")] == ["main"]
+
+
+def test_answers_of_a_catalog_that_are_lost(
+    driver: Driver, catalog: RestCatalog, tmp_path: Path
+) -> None:
+    """Iceberg does not know if such a commit took place, and raises an error."""
+    target = {"table": "rest.db.lossy", "path": str(tmp_path)}
+    path = segment_path(tmp_path, "kept")
+    path.write_bytes(damaged_log(1).log)
+    driver.ask("write_table", **target)
+    path.write_bytes(damaged_log(5).log)
+    catalog.lose_answers(every=3)  # each of the four statements of a commit is one of them
+    try:
+        found = driver.ask("write_table", maxOffsetsPerTrigger=2, **target)
+    finally:
+        catalog.lose_answers(every=0)
+    assert found["summary"]["commits"] == 4
+    assert sorted(row["offset"] for row in read(driver, target["table"])) == list(range(10))
+    assert [row["name"] for row in read(driver, f"{target['table']}.refs")] == ["main"]
 
 
 def test_values_have_the_types_of_the_registry(driver: Driver, named: Any) -> None:

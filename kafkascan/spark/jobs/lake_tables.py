@@ -207,16 +207,16 @@ class IcebergTable:
         """Return the rows: Iceberg computes the day itself."""
         return rows
 
-    def commits(self) -> Iterator[Commit]:
-        """Yield the snapshots of the main branch."""
+    def commits(self, branch: str = "main") -> Iterator[Commit]:
+        """Yield the snapshots of a branch."""
         self._spark.catalog.refreshTable(self.name)
         rows = self._spark.sql(
             "SELECT snapshot_id, parent_id, summary['kafkascan'] AS document,"
             f" summary['added-records'] AS added FROM {self.name}.snapshots"
         ).collect()
-        main = self._spark.sql(f"SELECT snapshot_id FROM {self.name}.refs WHERE name = 'main'")
         by_id = {row["snapshot_id"]: row for row in rows}
-        current = main.first()
+        refs = f"SELECT snapshot_id FROM {self.name}.refs WHERE name = '{branch}'"
+        current = self._spark.sql(refs).first()
         row = None if current is None else by_id.get(current["snapshot_id"])
         while row is not None:
             yield Commit(row["snapshot_id"], _document(row["document"]), int(row["added"] or 0))
@@ -228,18 +228,29 @@ class IcebergTable:
         """Write rows to a branch, and move the main branch forward to it."""
         branch = f"kafkascan_{after.run}"
         self._retry(
-            f"ALTER TABLE {self.name} CREATE BRANCH {branch} AS OF VERSION {before.version}"
-            " RETAIN 1 DAYS",
+            f"ALTER TABLE {self.name} CREATE BRANCH IF NOT EXISTS {branch}"
+            f" AS OF VERSION {before.version} RETAIN 1 DAYS",
             before,
         )
-        properties = {f"spark.sql.iceberg.snapshot-property.{DOCUMENT}": after.to_json()}
         try:
-            with _settings(self._spark, properties):
-                self._spark.sql(statement(f"{self.name}.branch_{branch}"), rows=rows)
+            self._write(branch, statement, rows, before, after)
             catalog, _, name = self.name.partition(".")
             self._retry(f"CALL {catalog}.system.fast_forward('{name}', 'main', '{branch}')", before)
         finally:
             self._retry(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS {branch}")
+
+    def _write(
+        self, branch: str, statement: Statement, rows: DataFrame, before: Progress, after: Progress
+    ) -> None:
+        """Commit rows to a branch. The answer of the catalog may be lost, and the commit not."""
+        properties = {f"spark.sql.iceberg.snapshot-property.{DOCUMENT}": after.to_json()}
+        try:
+            with _settings(self._spark, properties):
+                self._spark.sql(statement(f"{self.name}.branch_{branch}"), rows=rows)
+        except Exception:
+            last = next(self.commits(branch), None)
+            if last is None or last.version == before.version:
+                raise
 
     def _retry(self, statement: str, before: Progress | None = None) -> None:
         """Run a statement again while others change the table, but not its last snapshot."""
