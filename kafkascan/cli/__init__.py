@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -34,7 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # NumPy's BLAS would start threads, which no command needs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A command creates few cycles, and many objects: imported code, and what it knows of files.
-    gc.set_threshold(50_000)
+    gc.set_threshold(100_000)
+    # At its exit, Python would search all of them for cycles.
+    atexit.register(gc.freeze)
     # A closed stream is None: rows for it cannot be written. File names may contain bytes that
     # the encoding lacks.
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")

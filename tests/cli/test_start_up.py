@@ -36,6 +36,13 @@ print(*sys.modules, file=sys.stderr)
 """
 
 
+_FROZEN = """
+import atexit, gc, sys
+from kafkascan.cli import main
+atexit.register(lambda: print(gc.get_freeze_count(), len(gc.get_objects())))
+main(["--version"])
+"""
+
 # Commands of groups.
 SUBCOMMANDS = ("index check", "schemas list", "schemas usage", "schemas export", "spark export")
 # What no command needs that reads a log and prints its rows; a notebook, a store, a terminal's
@@ -141,6 +148,13 @@ def test_completion_of_paths_and_columns() -> None:
     assert words("kafkascan info --output x") == ["file,x"]
     assert words("kafkascan info --columns topic,siz") == ["plain,topic,size"]
     assert words("kafkascan info --sort siz") == ["plain,size"]
+
+
+def test_the_exit_of_a_command_searches_no_objects_for_cycles() -> None:
+    command = [sys.executable, "-c", _FROZEN]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=HANG_SECONDS)
+    frozen, others = map(int, run.stdout.splitlines()[-1].split())
+    assert frozen > 1_000 > others
 
 
 def test_a_command_that_reads_a_file_loads_numpy() -> None:
