@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkascan.analysis.analysis_schemas import CONTRADICTION_SCHEMA
 from kafkascan.format.arguments import require_type
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import TRANSACTIONS_TOPIC
 from kafkascan.format.times import age_text
-from kafkascan.internal_topics.transaction_states import (
-    ONGOING,
-    TRANSACTIONS_TOPIC,
-    TransactionStates,
-    read_transaction_state,
-)
 from kafkascan.io.folders import FolderTree
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import partition_of
@@ -24,6 +19,7 @@ from kafkascan.tables.table import NO_PROBLEMS, Problems, Table, problem_of
 
 if TYPE_CHECKING:
     from kafkascan.analysis.transactions import Transactions
+    from kafkascan.internal_topics.transaction_states import TransactionStates
 
 Owner: TypeAlias = "dict[str, Any]"
 """The row of a transactional id."""
@@ -31,6 +27,7 @@ Owner: TypeAlias = "dict[str, Any]"
 UNKNOWN_PRODUCER = "UNKNOWN_PRODUCER"
 """Symbol of a contradiction: no transactional id has the producer id."""
 
+_ONGOING = "Ongoing"
 # A marker is on its way to the partition.
 _ENDING = ("PrepareCommit", "PrepareAbort")
 
@@ -61,6 +58,7 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     they are older than the longest transaction timeout. No marker will end such a transaction.
     """
     from kafkascan.analysis.transactions import Transactions
+    from kafkascan.internal_topics.transaction_states import TransactionStates
 
     require_type(TransactionStates, states=states)
     require_type(Transactions, transactions=transactions)
@@ -115,7 +113,7 @@ def contradiction(
     if owner is None:
         return UNKNOWN_PRODUCER, "no transactional id has this producer id"
     name, epoch = owner["transactional_id"], owner["producer_epoch"]
-    if owner["status"] not in (ONGOING, *_ENDING):
+    if owner["status"] not in (_ONGOING, *_ENDING):
         return "TRANSACTION_ENDED", f"{name!r} has the state {owner['status']}"
     added: defaultdict[str, set[int]] = defaultdict(set)
     for one in owner["partitions"]:
@@ -126,7 +124,7 @@ def contradiction(
             f"the transaction of {name!r} ({owner['status']}) does not contain the partition",
         )
     # A coordinator that aborts a timed out transaction raises the epoch first.
-    if owner["status"] == ONGOING and span["producer_epoch"] != epoch:
+    if owner["status"] == _ONGOING and span["producer_epoch"] != epoch:
         return (
             "OTHER_EPOCH",
             f"{name!r} has the epoch {epoch}, not {span['producer_epoch']}",
@@ -160,6 +158,8 @@ class Coordinators:
             return self._owners[data_dir.path]
 
     def _read(self, data_dir: object) -> dict[int, Owner]:
+        from kafkascan.internal_topics.transaction_states import read_transaction_state
+
         if not isinstance(data_dir, FolderTree):
             return {}
         try:
@@ -200,7 +200,7 @@ def is_within_timeout(owner: Owner | None, log: PartitionDir, span: Any, now_ms:
 def age_at_coordinator(owner: Owner, now_ms: int) -> int | None:
     """Return how long a transaction has been ongoing for its coordinator; None if it is not."""
     start = int(owner["start_timestamp"])
-    if owner["status"] != ONGOING or start < 0:
+    if owner["status"] != _ONGOING or start < 0:
         return None
     # The coordinator may have written after the latest write to the log.
     return max(0, now_ms - start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,20 +17,14 @@ from kafkascan.broker_state.checkpoints import (
     parse_meta_properties,
 )
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from kafkascan.format.findings import Severity
-from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, read_groups
-from kafkascan.internal_topics.metadata.metadata_reading import (
-    METADATA_TOPIC,
-    Metadata,
-    read_metadata,
-)
-from kafkascan.internal_topics.transaction_states import (
-    TRANSACTIONS_TOPIC,
-    read_transaction_state,
-)
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.reading import read_records
+
+if TYPE_CHECKING:  # what reads a topic is imported if the topic is there
+    from kafkascan.internal_topics.metadata.metadata_reading import Metadata
 
 # A broker creates and renames folders after it has read the records about them.
 _GRACE_MS = 60_000
@@ -147,6 +141,8 @@ def _is_stopped(log_dir: LogDir) -> bool:
 
 def _earlier(log_dir: LogDir, now: Metadata) -> Metadata:
     """Return the metadata of a minute before its last record."""
+    from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
+
     folder = next(one for one in log_dir.partitions if one.topic == METADATA_TOPIC)
     last = read_records(folder, columns=("timestamp",), control="include", on_corrupt="stop")
     if not len(last):
@@ -231,6 +227,8 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
 
 def _check_metadata(log_dir: LogDir, checks: ClusterChecks) -> Metadata | None:
     """Check the assignment of partitions; return the metadata if it is complete."""
+    from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
+
     owner = DataDirOwner.of(log_dir)
     try:
         metadata = read_metadata(log_dir.path)
@@ -253,6 +251,8 @@ def _check_committed_offsets(log_dir: LogDir) -> Iterator[LogFinding]:
 
     The ends are read after the offsets: a broker may write both meanwhile.
     """
+    from kafkascan.internal_topics.consumer_groups import read_groups
+
     groups = read_groups(log_dir.path)
     beyond: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for row in groups.offsets.rows():
@@ -285,6 +285,8 @@ def _check_transactions(
         Whether all partitions of ``__transaction_state`` are in the data dir. Otherwise a producer
         that none of them knows is not a finding.
     """
+    from kafkascan.internal_topics.transaction_states import read_transaction_state
+
     states = owners(read_transaction_state(log_dir.path))
     for one in opened:
         partition, span = one.partition, one.span

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkascan.analysis.transaction_contradictions import Coordinators
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
@@ -32,9 +32,6 @@ from kafkascan.auditing.placement_checks import (
     check_states,
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
-from kafkascan.auditing.tiers.cluster_records import check_cluster_records
-from kafkascan.auditing.tiers.segment_facts import SegmentFacts, add_batches
-from kafkascan.auditing.tiers.tier_audit import TierAudit
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -58,7 +55,9 @@ from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_me
 from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import LogWalk
-from kafkascan.tiered.tier_listing import TieredLogs
+
+if TYPE_CHECKING:
+    from kafkascan.auditing.tiers.tier_audit import TierAudit
 
 
 def audit(
@@ -167,9 +166,9 @@ def audit(
     logs = as_object_url(logs, storage_options)
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs
-    if cluster is not None and not isinstance(logs, TieredLogs):
+    tier = _tier_of(logs)
+    if cluster is not None and tier is None:
         raise TypeError("cluster is for remote storage: a data dir is compared with its own topics")
-    tier = TierAudit(logs) if isinstance(logs, TieredLogs) else None
     logs = logs if tier is None else tier.logs
     partitions = logs.partitions if isinstance(logs, LogDir) else []
     unread = UnreadCheckpoints()
@@ -183,7 +182,7 @@ def audit(
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
     audit_log = partial(
         _audit_log, audited, limits=limits, verify=verify, deep=deep, keep_cache=keep_cache,
-        facts=None if tier is None else [run.facts for run in tier.runs],
+        tier=tier,
     )  # fmt: skip
     by_log: list[list[LogFinding]] = [[] for _ in audited]
     opened: list[OpenTransaction] = []
@@ -200,7 +199,7 @@ def audit(
     # The topics of Kafka itself are not in remote storage.
     in_cluster = ClusterChecks()
     if tier is not None and cluster is not None:
-        in_cluster = check_cluster_records(tier.tier, cluster, limits.now_ms)
+        in_cluster = tier.check_cluster(cluster, limits.now_ms)
     elif isinstance(logs, LogDir) and tier is None:
         in_cluster = check_cluster(logs, opened)
         placements += check_folders(logs)
@@ -213,6 +212,16 @@ def audit(
 
 
 # ---- what is audited -------------------------------------------------------------------------
+
+
+def _tier_of(logs: LogsLike) -> TierAudit | None:
+    """Return the audit of a tier; None for other logs, which need none of its modules."""
+    if not isinstance(logs, LogDir) or type(logs) is LogDir:
+        return None
+    from kafkascan.auditing.tiers.tier_audit import TierAudit
+    from kafkascan.tiered.tier_listing import TieredLogs
+
+    return TierAudit(logs) if isinstance(logs, TieredLogs) else None
 
 
 def _audited_logs(
@@ -337,7 +346,7 @@ def _audit_log(
     verify: bool,
     deep: bool,
     keep_cache: bool,
-    facts: Sequence[list[SegmentFacts]] | None,
+    tier: TierAudit | None,
 ) -> Iterator[_Step]:
     """Audit one log."""
     one = audited[share.log_index]
@@ -359,8 +368,8 @@ def _audit_log(
     walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
     for part in walk:
         is_bad = current.add(part)
-        if facts is not None:
-            add_batches(facts[share.log_index], part.batches, part.chunk.segment, is_bad)
+        if tier is not None:
+            tier.add(share.log_index, part.batches, part.chunk.segment, is_bad)
         ends = part.chunk.ends
         yield _Step(share.log_index, len(part.batches), len(ends), sum(end.size for end in ends))
     yield _Step(share.log_index, findings=current.finish(walk.problems), opened=current.opened)

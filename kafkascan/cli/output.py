@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -177,6 +176,8 @@ class RowOutput:
         is_terminal = out.isatty()
         width = None
         if is_terminal and not self.is_wide:
+            import shutil  # it loads libraries of compression
+
             width = shutil.get_terminal_size().columns
         has_colours = is_terminal and not os.environ.get("NO_COLOR")
         return TableWriter(schema, out, TableStyle(is_chosen, self.is_exact, width, has_colours))

@@ -17,7 +17,14 @@ from click.types import IntParamType
 
 from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.file_names import is_name_of_brokers
+from kafkascan.format.file_names import (
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    REMOTE_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTIONS_TOPIC,
+    is_name_of_brokers,
+)
 from kafkascan.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -652,11 +659,11 @@ def interval_bytes(default: str | None = None) -> Decorator:
 
 
 DECODED_AS = {
-    "groups": "__consumer_offsets",
-    "txns": "__transaction_state",
-    "share": "__share_group_state",
-    "metadata": "__cluster_metadata",
-    "remote": "__remote_log_metadata",
+    "groups": GROUPS_TOPIC,
+    "txns": TRANSACTIONS_TOPIC,
+    "share": SHARE_TOPIC,
+    "metadata": METADATA_TOPIC,
+    "remote": REMOTE_TOPIC,
 }
 """Names of Kafka's own topics in the option --decode."""
 

@@ -20,6 +20,7 @@ from kafkascan.format.errors import NoLogsError
 if TYPE_CHECKING:
     from kafkascan.cli.run import FindingReport
     from kafkascan.logs.log_dir import LogDir
+    from kafkascan.logs.queries.segment_inputs import PartitionFilter
     from kafkascan.tiered.tier_listing import TieredLogs
 
 _SHOWN_TOPICS = 10
@@ -60,18 +61,16 @@ class TierOptions:
         ------
         As `open_tiered`.
         """
-        from kafkascan.tiered.tier_listing import TieredLogs
+        return self._logs_at(path)[1]
 
-        found = self._logs_at(path)
-        return found if isinstance(found, TieredLogs) else None
-
-    def _logs_at(self, path: Path) -> LogDir | None:
+    def _logs_at(self, path: Path) -> tuple[LogDir | None, TieredLogs | None]:
+        """Return logs of a broker, or remote storage; None of both for other paths."""
         from kafkascan.logs.log_finding import find_log_dir
 
         if self.is_given:
-            return self.open(path)
+            return None, self.open(path)
         try:
-            return find_log_dir(path)
+            return find_log_dir(path), None
         except NoLogsError as error:
             try:
                 tier = self.open(path)
@@ -80,19 +79,20 @@ class TierOptions:
                 raise (of_tier if "can be read" in of_tier.reason else error) from None
             if tier.layout == "pinterest":
                 raise  # data directories below the path, which the error names
-            return tier
+            return None, tier
 
-    def logs_at(self, path: Path, report: FindingReport, cluster: Path | None) -> Path | LogDir:
-        """Return remote storage, and note it; or else logs for which no cluster counts."""
+    def logs_at(
+        self, path: Path, wanted: PartitionFilter, report: FindingReport, cluster: Path | None
+    ) -> Path | LogDir:
+        """Return remote storage, and note it; or else wanted logs, for which no cluster counts."""
         from kafkascan.io.stores.stored_objects import shown_url
-        from kafkascan.tiered.tier_listing import TieredLogs
 
-        tier = self._logs_at(path)
-        if not isinstance(tier, TieredLogs):
+        logs, tier = self._logs_at(path)
+        if tier is None:
             if cluster is not None:
                 place = shown_url(str(path))
                 raise click.UsageError(f"--cluster is for remote storage, {place} is none")
-            return tier or path
+            return path if logs is None else wanted.partitions(logs)
         report.add(describe_tier(path, tier), is_note=True)
         for line in _describe_topics(tier):
             report.add(f"{path}: {line}", is_note=True)

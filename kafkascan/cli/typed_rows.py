@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,10 +15,10 @@ from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.queries.row_windows import FoundRows
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ColumnDecoder, ColumnDecoders, ItemDecoding, ItemPlace
-from kafkascan.schemas.places import open_registry
-from kafkascan.schemas.plain_json import json_values
-from kafkascan.schemas.registry import Registry, SchemaError
 from kafkascan.tables.table import Problems
+
+if TYPE_CHECKING:  # most runs need no schema
+    from kafkascan.schemas.registry import Registry
 
 INFERRED = "inferred"
 """The option's value for the types of a sample."""
@@ -47,6 +47,8 @@ def registry_decoders(
         raise click.UsageError("--value-message needs --value-schema")
     if not typed or folder is None:
         return {}
+    from kafkascan.schemas.registry import SchemaError
+
     registry = _open_registry_of(run, folder, place)
     found: dict[str, ColumnDecoders] = dict.fromkeys(typed, registry)
     if value_schema is not None:
@@ -64,6 +66,8 @@ def json_decoders(formats: Mapping[str, str], place: str | None) -> dict[str, Co
     found = [name for name, kind in formats.items() if kind == "json"]
     if not found:
         raise click.UsageError("--json-schema needs --value-as json or --key-as json")
+    from kafkascan.schemas.plain_json import json_values
+
     try:
         schema = None if place == INFERRED else Path(place).read_text("utf-8")
         return dict.fromkeys(found, json_values(schema))
@@ -80,6 +84,8 @@ def _open_registry_of(run: Run, folder: Path, place: str | None) -> Registry:
     click.UsageError
         If the data dir has none.
     """
+    from kafkascan.schemas.places import open_registry
+
     try:
         registry = open_registry(folder if place is None else place)
     except NoLogsError:

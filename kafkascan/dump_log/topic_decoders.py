@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkascan.dump_log.dump_options import RecordDecoder, RecordText, UndecodableRecordError
+from kafkascan.format.file_names import GROUPS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from kafkascan.format.schemas.log_messages import (
     ASSIGNMENT,
     METADATA_RECORDS,
@@ -162,10 +163,10 @@ _REMOTE_LOG_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 TOPIC_DECODERS: dict[str, RecordDecoder] = {
-    "offsets-decoder": _coordinator_decoder("__consumer_offsets"),
-    "transaction-log-decoder": _coordinator_decoder("__transaction_state"),
+    "offsets-decoder": _coordinator_decoder(GROUPS_TOPIC),
+    "transaction-log-decoder": _coordinator_decoder(TRANSACTIONS_TOPIC),
     "cluster-metadata-decoder": _metadata_text,
     "remote-log-metadata-decoder": _remote_log_text,
-    "share-group-state-decoder": _coordinator_decoder("__share_group_state"),
+    "share-group-state-decoder": _coordinator_decoder(SHARE_TOPIC),
 }
 """Decoders of Kafka's own topics by `TOPIC_OPTIONS`."""

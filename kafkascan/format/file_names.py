@@ -1,4 +1,4 @@
-"""Parse and build the names of segment files and their side files."""
+"""Parse and build the names of segment files and their side files; names of Kafka's own topics."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ INTERRUPTED_REWRITE = (
     "a rewrite in place (convert, restamp, scrub) did not end: some segments are new and others"
     " old, such as those with records to erase, and side files may be missing"
 )
+
+METADATA_TOPIC = "__cluster_metadata"
+GROUPS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
+REMOTE_TOPIC = "__remote_log_metadata"
 
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 

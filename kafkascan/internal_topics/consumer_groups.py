@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import GROUPS_TOPIC
 from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import NO_UUID
 from kafkascan.format.schemas.message_json import uuid_text
@@ -36,7 +37,6 @@ from kafkascan.logs.topic_records import AsOf, open_topic, topic_problem
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problem, Problems, Table
 
-GROUPS_TOPIC = "__consumer_offsets"
 COMMITTED_BEYOND_END = "COMMITTED_BEYOND_END"
 _OFFSET_COMMITS = (0, 1)
 

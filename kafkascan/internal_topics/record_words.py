@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafkascan.format.file_names import METADATA_TOPIC, REMOTE_TOPIC
 from kafkascan.format.schemas.log_messages import METADATA_RECORDS, REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_decoder import MessageSchema
 from kafkascan.format.schemas.message_json import json_of
@@ -17,8 +18,8 @@ from kafkascan.internal_topics.topic_messages import (
 )
 
 _FRAMED: Mapping[str, Mapping[int, MessageSchema]] = {
-    "__cluster_metadata": METADATA_RECORDS,
-    "__remote_log_metadata": REMOTE_LOG_RECORDS,
+    METADATA_TOPIC: METADATA_RECORDS,
+    REMOTE_TOPIC: REMOTE_LOG_RECORDS,
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from kafkascan.format.file_names import REMOTE_TOPIC
 from kafkascan.format.schemas.log_messages import REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
@@ -36,7 +37,6 @@ from kafkascan.tables.table_set import TableSet
 from kafkascan.tiered.tier_listing import TieredLogs
 from kafkascan.tiered.tier_segments import TierProblem, TierSegment
 
-REMOTE_TOPIC = "__remote_log_metadata"
 _ADDED, _UPDATED, _PARTITION_DELETED = range(3)
 SEGMENT_STATES = (
     "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED",

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+from kafkascan.format.file_names import SHARE_TOPIC
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
@@ -109,7 +110,6 @@ def batches_from(batches: Iterable[StateBatch], start_offset: int) -> list[State
     ]
 
 
-SHARE_TOPIC = "__share_group_state"
 _SNAPSHOT = 0
 _MAX_INT64 = 2**63 - 1
 _COUNTED = {0: "available", 2: "acknowledged", 4: "archived"}

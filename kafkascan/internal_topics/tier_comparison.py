@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, TypeAlias
 
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import REMOTE_TOPIC
 from kafkascan.internal_topics.coordinator_records import TOPIC_ID
 from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
 from kafkascan.internal_topics.remote_segments import (
     END_OFFSET,
     MAX_TIMESTAMP,
-    REMOTE_TOPIC,
     SEGMENT_ID,
     START_OFFSET,
     STATE,

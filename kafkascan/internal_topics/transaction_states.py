@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from kafkascan.format.file_names import TRANSACTIONS_TOPIC
 from kafkascan.internal_topics.coordinator_records import (
     COORDINATOR_PARTITION,
     IS_EXACT,
@@ -24,10 +25,8 @@ from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schem
 from kafkascan.tables.table import Problems, Table
 from kafkascan.tables.table_set import TableSet
 
-TRANSACTIONS_TOPIC = "__transaction_state"
-ONGOING = "Ongoing"
 _STATUSES = (
-    "Empty", ONGOING, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
 )  # fmt: skip
 

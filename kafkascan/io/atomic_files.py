@@ -7,7 +7,6 @@ import errno
 import fcntl
 import itertools
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -314,7 +313,7 @@ def give_owner_and_mode(folder: Path, *, like: Path) -> None:
     """Give a folder the owner and the mode of another one, as far as the system permits."""
     give_owner(folder, like=like)
     with contextlib.suppress(PermissionError):  # the owner may be another user already
-        shutil.copymode(like, folder)
+        _copy_mode(like, folder)
 
 
 def adopt_folder(folder: Path, *, like: Path) -> None:
@@ -327,9 +326,13 @@ def adopt_folder(folder: Path, *, like: Path) -> None:
         give_owner(path, like=like)
     new = folder.with_name("new")
     new.mkdir()
-    shutil.copymode(new, folder)
+    _copy_mode(new, folder)
     new.rmdir()
     sync_folder(folder)
+
+
+def _copy_mode(old: Path, new: Path) -> None:
+    new.chmod(stat.S_IMODE(old.stat().st_mode))
 
 
 def sync_folder(folder: Path) -> None:

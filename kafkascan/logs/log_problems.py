@@ -16,7 +16,7 @@ from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
-from kafkascan.format.file_names import INTERRUPTED_REWRITE
+from kafkascan.format.file_names import GROUPS_TOPIC, INTERRUPTED_REWRITE, TRANSACTIONS_TOPIC
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
@@ -33,7 +33,7 @@ OFFSET_OVERLAP = "OFFSET_OVERLAP"
 """Symbol of the problem that offsets go back."""
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
-COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+COMPACTED_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 _MAGIC_V2 = 2
 _GREATEST = 2**63 - 1
 

@@ -11,6 +11,13 @@ from typing import Any
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import (
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    REMOTE_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix, read_message_frame
 from kafkascan.logs.log_dir import PartitionDir
@@ -18,14 +25,14 @@ from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
 
-METADATA_PARTITION = "__cluster_metadata-0"
+METADATA_PARTITION = f"{METADATA_TOPIC}-0"
 # Their segments are never kept in remote storage.
 _LOCAL_TOPICS = (
-    "__cluster_metadata",
-    "__consumer_offsets",
-    "__remote_log_metadata",
-    "__share_group_state",
-    "__transaction_state",
+    METADATA_TOPIC,
+    GROUPS_TOPIC,
+    REMOTE_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTIONS_TOPIC,
 )
 
 _READ_RECORDS = {"RegisterBrokerRecord", "TopicRecord", "ConfigRecord", "RemoveTopicRecord"}

@@ -21,20 +21,19 @@ from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.broker_state.server_properties import ServerProperties, read_server_properties
 from kafkascan.format.arguments import require_items, require_not_negative
 from kafkascan.format.errors import LinkedFileError, NoLogsError, SourceReadError
+from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, parents_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import no_logs, open_log_dir, partition_dir
-from kafkascan.logs.metadata_log import METADATA_PARTITION
 from kafkascan.recovery.loading.log_loader import LoadSettings
 from kafkascan.recovery.log_jobs import LogJob, log_names, recover_logs, require_logs
 from kafkascan.recovery.partition_settings import PartitionSettings, first_set, read_metadata
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
 # Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
-METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 
 
 @dataclass(frozen=True)

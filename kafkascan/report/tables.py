@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from kafkascan.analysis.codec_advice import Advice, CodecTrial
 from kafkascan.analysis.transactions import Transactions
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from kafkascan.format.texts import printable
 from kafkascan.format.times import age_text
-from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, read_groups
+from kafkascan.internal_topics.consumer_groups import read_groups
 from kafkascan.internal_topics.transaction_states import (
-    TRANSACTIONS_TOPIC,
     read_transaction_state,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir

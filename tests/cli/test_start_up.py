@@ -51,7 +51,8 @@ UNNEEDED = {
     "pyarrow", "pandas", "polars", "pyspark", "matplotlib", "jinja2", "rich.console",
     "rich.progress", "tempfile",
     "asyncio", "email", "http", "importlib.metadata", "concurrent.futures", "logging",
-    "html", "difflib", "kafkascan.io.archives", "kafkascan.cli.following",
+    "html", "difflib", "shutil", "kafkascan.io.archives", "kafkascan.tiered.tier_listing",
+    "kafkascan.schemas.plain_json", "kafkascan.cli.following",
     "kafkascan.batches.resyncing.resync",
 }  # fmt: skip
 LOGS = {

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 import kafkascan as ks
-from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC
+from kafkascan.format.file_names import GROUPS_TOPIC
 from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients

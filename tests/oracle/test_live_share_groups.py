@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.file_names import SHARE_TOPIC
 from kafkascan.internal_topics.share_states import (
-    SHARE_TOPIC,
     StateBatch,
     batches_from,
     combine_batches,

@@ -6,11 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.auditing.cluster_checks import ClusterChecks
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
-from kafkascan.auditing.tiers.segment_facts import SegmentFacts
+from kafkascan.auditing.tiers.cluster_records import check_cluster_records
+from kafkascan.auditing.tiers.segment_facts import SegmentFacts, add_batches
+from kafkascan.batches.columns import BatchTable
 from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
 from kafkascan.tiered.tier_segments import (
     TierFolder,
@@ -178,6 +185,20 @@ class TierAudit:
     def logs(self) -> LogDir:
         """The logs to audit, in the order of `runs`."""
         return replace(self.tier, partitions=[run.partition for run in self.runs])
+
+    def add(
+        self,
+        run: int,
+        batches: BatchTable,
+        segment: NDArray[np.int32],
+        is_bad: NDArray[np.bool_] | None,
+    ) -> None:
+        """Add the next batches of a run; see `add_batches`."""
+        add_batches(self.runs[run].facts, batches, segment, is_bad)
+
+    def check_cluster(self, cluster: LogDirLike, now_ms: int) -> ClusterChecks:
+        """Compare the tier with what a cluster knows; see `check_cluster_records`."""
+        return check_cluster_records(self.tier, cluster, now_ms)
 
     def findings(self) -> list[LogFinding]:
         """Return the findings, after all batches were read."""

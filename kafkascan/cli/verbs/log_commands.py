@@ -98,12 +98,8 @@ def audit(
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
         from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown, is_locked
-        from kafkascan.logs.log_dir import LogDir
-        from kafkascan.tiered.tier_listing import TieredLogs
 
-        logs: Any = tier_options.logs_at(path, report, options["cluster"])
-        if isinstance(logs, LogDir) and not isinstance(logs, TieredLogs):
-            logs = wanted.partitions(logs)
+        logs = tier_options.logs_at(path, wanted, report, options["cluster"])
         found = ks.audit(logs, on_progress=run.show_progress, **options)
         if had_clean_shutdown(found.path) is False and not is_locked(found.path):
             report.add(f"{path}: {UNCLEAN_SHUTDOWN}", is_note=True)

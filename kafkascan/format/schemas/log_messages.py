@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkascan.format.file_names import GROUPS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC
 from kafkascan.format.schemas.message_decoder import MessageSchema
 from kafkascan.format.schemas.message_files import read_messages
 
@@ -17,9 +18,9 @@ def _coordinator_schemas(topic: str) -> CoordinatorSchemas:
 
 
 COORDINATOR_RECORDS: dict[str, CoordinatorSchemas] = {
-    "__consumer_offsets": _coordinator_schemas("consumer_offsets"),
-    "__transaction_state": _coordinator_schemas("transaction_state"),
-    "__share_group_state": _coordinator_schemas("share_group_state"),
+    GROUPS_TOPIC: _coordinator_schemas("consumer_offsets"),
+    TRANSACTIONS_TOPIC: _coordinator_schemas("transaction_state"),
+    SHARE_TOPIC: _coordinator_schemas("share_group_state"),
 }
 """Schemas of keys and values, by the type of the record, of the topics of coordinators."""
 

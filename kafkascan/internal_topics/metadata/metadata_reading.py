@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError
@@ -46,7 +47,6 @@ from kafkascan.tables.schema import Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problems, Table
 from kafkascan.tables.table_set import TableSet
 
-METADATA_TOPIC = "__cluster_metadata"
 MISSING_SNAPSHOT = "MISSING_SNAPSHOT"
 """Symbol of a problem: no snapshot has what the records before the log contained."""
 

@@ -25,6 +25,7 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.broker_state.indexes import require_interval_bytes
 from kafkascan.format.errors import KafkaScanError, NoLogsError
+from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.io.atomic_files import AtomicFile, give_owner, give_owner_and_mode
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
@@ -37,7 +38,7 @@ from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_GAP
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
-from kafkascan.recovery.crash_recovery import METADATA_TOPIC, recover
+from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.partition_settings import read_metadata
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
 from kafkascan.recovery.salvaging.foreign_ranges import Doubtful

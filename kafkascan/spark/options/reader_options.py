@@ -11,6 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.batch_schemas import BATCH_SCHEMA
+from kafkascan.format.file_names import (
+    GROUPS_TOPIC,
+    METADATA_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
 from kafkascan.format.suggestions import suggestion
 from kafkascan.logs.queries.conditions import Condition, Span, parse_condition
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -375,9 +381,7 @@ class Options:
 
 
 # Topics that a broker does not list, or marks as internal: subscribePattern does not select them.
-_UNLISTED_TOPICS = frozenset(
-    {"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"}
-)
+_UNLISTED_TOPICS = frozenset({METADATA_TOPIC, GROUPS_TOPIC, SHARE_TOPIC, TRANSACTIONS_TOPIC})
 
 # Options of which only one may be given.
 _SELECTIONS = dict.fromkeys(("topics", "topic_pattern", "subscribe_pattern", "assign"), "topics")

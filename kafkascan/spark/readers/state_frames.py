@@ -10,21 +10,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError, NoLogsError
-from kafkascan.format.suggestions import suggestion
-from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, Groups, read_groups
-from kafkascan.internal_topics.metadata.metadata_reading import (
+from kafkascan.format.file_names import (
+    GROUPS_TOPIC,
     METADATA_TOPIC,
+    REMOTE_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTIONS_TOPIC,
+)
+from kafkascan.format.suggestions import suggestion
+from kafkascan.internal_topics.consumer_groups import Groups, read_groups
+from kafkascan.internal_topics.metadata.metadata_reading import (
     Metadata,
     read_metadata,
 )
 from kafkascan.internal_topics.remote_segments import (
-    REMOTE_TOPIC,
     RemoteSegments,
     read_remote_segments,
 )
-from kafkascan.internal_topics.share_states import SHARE_TOPIC, ShareState, read_share_state
+from kafkascan.internal_topics.share_states import ShareState, read_share_state
 from kafkascan.internal_topics.transaction_states import (
-    TRANSACTIONS_TOPIC,
     TransactionStates,
     read_transaction_state,
 )
