@@ -96,10 +96,12 @@ class SegmentFile:
         """Return the open source, or the input for a new `Source`."""
         return self.folder.source(self.file_name) if self.opened is None else self.opened
 
-    def open(self, *, memory_map: bool = True, max_size: int | None = None) -> Source:
+    def open(
+        self, *, memory_map: bool = True, read_below: int = 0, max_size: int | None = None
+    ) -> Source:
         """Return a new source of its bytes, as `Source` opens it; the caller closes it."""
         place = self.folder.source(self.file_name)
-        return Source(place, memory_map=memory_map, max_size=max_size)
+        return Source(place, memory_map=memory_map, read_below=read_below, max_size=max_size)
 
     def borrow(self) -> borrowed_source:
         """Return a context of its bytes, which closes what it opens."""

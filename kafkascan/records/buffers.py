@@ -55,15 +55,13 @@ class Buffers:
 
     @classmethod
     def joined(cls, parts: Sequence[Buffers]) -> Buffers:
-        """Return the buffers of several tables; their sources must not be in memory."""
+        """Return the buffers of several tables; their sources must not be mapped."""
         arrays: list[Bytes] = []
         of_batch = []
         for part in parts:
-            # Buffer 0, the source, is empty.
-            of_batch.append(np.where(part.of_batch > 0, part.of_batch + len(arrays), 0))
-            arrays += part.arrays[1:]
-        joined = np.concatenate(of_batch).astype(np.int32)
-        return cls(Source(b""), arrays, joined)
+            of_batch.append(part.of_batch + np.int32(1 + len(arrays)))
+            arrays += part.arrays
+        return cls(Source(b""), arrays, np.concatenate(of_batch))
 
     @property
     def source_bytes(self) -> Bytes:

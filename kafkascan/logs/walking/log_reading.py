@@ -9,7 +9,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.logs.log_chunks import end_of, first_reaching, rows_from
 from kafkascan.logs.log_problems import BatchOffsets, LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, OffsetCursor
@@ -134,7 +134,7 @@ def read_log(log: Log, options: ReadOptions, problems: LogProblems) -> RecordTab
                 tables.append(read_from(segment, None, start_offset, segments.options))
                 continue
             # A join has no place for maps: the loops that read its items guard one map only.
-            with segment.open(memory_map=False) as source:
+            with segment.open(memory_map=False, read_below=READ_AT_ONCE) as source:
                 tables.append(read_from(source, None, start_offset, segments.options))
         except (OSError, KafkaScanError) as error:
             segments.skip(segment, error)

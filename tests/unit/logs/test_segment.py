@@ -9,6 +9,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.file_names import live_base_offset
+from kafkascan.io import result_memory
 from kafkascan.io.sources import READ_AT_ONCE
 from kafkascan.logs import SegmentKinds, select_segments
 from kafkascan.logs.log_finding import partition_dir
@@ -217,3 +218,25 @@ def test_a_small_segment_is_read_instead_of_mapped(
     path.write_bytes(bytes(size))
     with segment_at(path).borrow() as source:
         assert (source.size, source.is_in_memory, not source.has_file) == (size, True, is_read)
+
+
+def test_small_segments_are_read_at_once_also_beside_large_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [b"a", bytes(READ_AT_ONCE), b"c", None]
+    for offset, value in enumerate(values):
+        batch = ks.build_batches(value=[value], offset=offset)
+        (tmp_path / f"{offset:020}.log").write_bytes(batch)
+    parts = list[int]()
+    read_file = result_memory.read_file
+
+    def count(descriptor: int, position: int, size: int) -> bytes | memoryview:
+        parts.append(size)
+        return read_file(descriptor, position, size)
+
+    monkeypatch.setattr(result_memory, "read_file", count)
+    table = ks.read_records(partition_dir(tmp_path))
+    assert list(table["value"]) == values
+    assert [one.offset for one in table] == [0, 1, 2, 3]
+    assert sum(parts) > READ_AT_ONCE
+    assert len(parts) <= 4  # of the large segment
