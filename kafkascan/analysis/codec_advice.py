@@ -30,7 +30,8 @@ from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import LogsLike, open_logs
 from kafkascan.logs.walking.served_chunks import Segments, read_chunks, read_segments
 from kafkascan.records.compression import LEVELS, Compression, compression
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
+from kafkascan.records.decompression import CodecError, decompress
+from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems
 

@@ -23,8 +23,6 @@ from kafkascan.batches.columns import (
     require_columns,
     size_in_bytes,
 )
-from kafkascan.batches.resyncing.gaps import Gap
-from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, kept_ranges
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.walks import BatchWalk, collect_in_parts
@@ -43,6 +41,9 @@ from kafkascan.tables.table import AnyTable, Column, Problem, Problems, problem_
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkascan.batches.resyncing.gaps import Gap
+    from kafkascan.batches.resyncing.kept_ranges import KeptRange
 
 OnCorrupt: TypeAlias = Literal["raise", "stop", "resync"]
 """What a scan does at bytes that cannot be a batch: raise, stop, or search the next batch."""
@@ -127,6 +128,8 @@ class BatchScan(AnyTable):
     @property
     def is_doubtful(self) -> NDArray[np.bool_]:
         """Which rows are in a range of `doubtful`; ``scan[~scan.is_doubtful]`` has the others."""
+        from kafkascan.batches.resyncing.kept_ranges import are_doubtful  # as in `_resynced`
+
         return are_doubtful(self.batches, self.doubtful)
 
     @property
@@ -297,7 +300,9 @@ def scan_batches(
 
 
 def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
-    from kafkascan.batches.resyncing.resync import scan_with_resync  # with "resync" only
+    # With "resync" only.
+    from kafkascan.batches.resyncing.kept_ranges import kept_ranges
+    from kafkascan.batches.resyncing.resync import scan_with_resync
 
     scan = scan_with_resync(source, start, stop, threads)
     tables = scan.batches, scan.damaged, scan.dropped, scan.copies

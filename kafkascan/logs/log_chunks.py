@@ -23,7 +23,7 @@ from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.segment import SegmentFile, position_after
 
 # Segments and bytes of one job: starting a job costs more than reading a small segment.
 _SEGMENTS_PER_JOB = 64
@@ -36,8 +36,6 @@ DEFAULT_ROWS = 1 << 16
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
-# Offsets in a segment and its indexes are relative to its base offset, as int32.
-_MOST_OFFSETS = 1 << 31
 
 Checks = TypeVar("Checks")
 EndChecks = TypeVar("EndChecks")
@@ -187,25 +185,6 @@ def first_reaching(batches: BatchTable, offset: int) -> int:
     """Return the row of the first batch whose last offset is not below an offset."""
     reaching = last_offset(batches) >= offset
     return int(np.argmax(reaching)) if reaching.any() else len(batches)
-
-
-def position_after(position: int, base_offset: int, end_offset: int | None) -> int:
-    """
-    Return the first offset that is read of the segments after a segment.
-
-    Parameters
-    ----------
-    position : int
-        The end of the segments before it.
-    base_offset : int
-        Of the segment.
-    end_offset : int or None
-        See `SegmentEnd`. An offset that is too large for the segment is damage, which must not
-        hide the segments that follow.
-    """
-    if end_offset is None or end_offset - base_offset > _MOST_OFFSETS:
-        return position
-    return max(position, end_offset)
 
 
 def inspect_chunks(

@@ -20,10 +20,9 @@ from kafkascan.format.file_names import GROUPS_TOPIC, INTERRUPTED_REWRITE, TRANS
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
-from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.tables.table import Problem, Problems, problem_of
 
 CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"

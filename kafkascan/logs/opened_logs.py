@@ -18,10 +18,9 @@ from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
-from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
-from kafkascan.logs.segment import SegmentFile, segment_file
+from kafkascan.logs.segment import SegmentFile, position_after, segment_file
 
 LogsLike: TypeAlias = LogDir | PartitionDir | SourceLike
 """A `LogDir`, a `PartitionDir`, the path or URL of a data directory, a partition directory or a tar

@@ -31,8 +31,8 @@ from kafkascan.logs.walking.log_reading import (
     read_from,
     read_log,
 )
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import (
+    DEFAULT_MAX_DECOMPRESSED_SIZE,
     Control,
     OnCorruptLog,
     OnDamage,

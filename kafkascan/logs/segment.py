@@ -24,6 +24,10 @@ from kafkascan.io.stores.urls import ObjectUrl, Place, as_path, path_or_url
 _UNNAMED = SegmentName(None, None, "log", None)
 
 
+# Offsets in a segment and its indexes are relative to its base offset, as int32.
+_MOST_OFFSETS = 1 << 31
+
+
 # A data dir may have 100 000 of them: without a dictionary and a path, the garbage collector has
 # less to visit.
 @dataclass(unsafe_hash=True, repr=False, slots=True)
@@ -226,3 +230,22 @@ def segment_at(path: Place) -> SegmentFile:
     if str(name) != place.url:  # the query is a signature of this object alone
         return segment_file(name, SingleFileFolder(place, name))
     return segment_file(name, UrlFolder(ObjectUrl(str(name.parent), place.storage_options)))
+
+
+def position_after(position: int, base_offset: int, end_offset: int | None) -> int:
+    """
+    Return the first offset that is read of the segments after a segment.
+
+    Parameters
+    ----------
+    position : int
+        The end of the segments before it.
+    base_offset : int
+        Of the segment.
+    end_offset : int or None
+        See `SegmentEnd`. An offset that is too large for the segment is damage, which must not
+        hide the segments that follow.
+    """
+    if end_offset is None or end_offset - base_offset > _MOST_OFFSETS:
+        return position
+    return max(position, end_offset)

@@ -31,8 +31,12 @@ from kafkascan.logs.queries.conditions import (
 from kafkascan.logs.reading import Isolation
 from kafkascan.logs.selected_records import RecordSelection
 from kafkascan.records.decoding import decode_records
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from kafkascan.records.read_options import Control, OnCorruptLog, ReadOptions
+from kafkascan.records.read_options import (
+    DEFAULT_MAX_DECOMPRESSED_SIZE,
+    Control,
+    OnCorruptLog,
+    ReadOptions,
+)
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, RecordTable
 from kafkascan.records.typed_items import (
     ColumnDecoder,

@@ -30,10 +30,6 @@ from kafkascan.format.layout import CompressionType
 
 Buffer = bytes | bytearray | memoryview
 
-DEFAULT_MAX_DECOMPRESSED_SIZE = 1 << 28
-"""Default of the bytes that one batch may decompress to: 256 MiB."""
-
-
 # Output of one call of a library, and size of parts that are worth an object of their own.
 _PART, _SMALL_PART = 1 << 20, 1 << 12
 

@@ -6,6 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +26,9 @@ from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers
-from kafkascan.records.decompression import (
-    Buffer,
-    CodecError,
-    OutputTooLargeError,
-    decompress,
-    unpacker,
-)
+
+if TYPE_CHECKING:  # it loads the libraries of all codecs
+    from kafkascan.records.decompression import Buffer
 
 # Bytes that are copied out of the source together, and rows that are considered for it.
 _MAX_COPY_SIZE = 1 << 20
@@ -223,6 +220,8 @@ def _unpack(
     The unpacker takes runs of rows in the form that Kafka's writers produce, and the values of
     compressed messages; `_decompressed` takes every other row.
     """
+    from kafkascan.records.decompression import unpacker
+
     unpack = unpacker().unpack
     is_wrapper = loaded.is_wrapper[rows].view(np.bool_)
     is_unknown = is_wrapper & (codecs > CompressionType.LZ4)
@@ -326,6 +325,8 @@ def _decompressed(
     source: Source, batch: np.void, codec: int, data: memoryview, limit: int
 ) -> list[Buffer]:
     """Return the records of a batch, or the messages of a wrapper, decompressed."""
+    from kafkascan.records.decompression import CodecError, OutputTooLargeError, decompress
+
     magic = int(batch["magic"])
     if codec == CompressionType.NONE:
         return [data]

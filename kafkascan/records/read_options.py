@@ -18,12 +18,14 @@ from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.record_table import (
     DEFAULT_RECORD_COLUMNS,
     RecordTable,
     stored_columns,
 )
+
+DEFAULT_MAX_DECOMPRESSED_SIZE = 1 << 28
+"""Default of the bytes that one batch may decompress to: 256 MiB."""
 
 Control: TypeAlias = Literal["skip", "only", "include"]
 """What a reader does with control batches: skip them, read them only, or read all batches."""

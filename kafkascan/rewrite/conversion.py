@@ -24,9 +24,8 @@ from kafkascan.format.layout import (
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.records.compression import compression
 from kafkascan.records.decoding import MAX_DECOMPRESSED_PER_TABLE, decode_first
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.payloads import Payloads, load_payloads
-from kafkascan.records.read_options import ReadOptions
+from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE, ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.rewrite.batch_stream import Buffer, merge_in_order, plan_records, verified_groups
 from kafkascan.rewrite.conversion_plan import (

@@ -23,7 +23,7 @@ from kafkascan.batches.columns import (
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.layout import NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, CompressionType
 from kafkascan.records.compression import compression
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.record_table import RecordTable
 from kafkascan.rewrite.batch_stream import blank_rows
 

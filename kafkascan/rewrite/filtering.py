@@ -19,8 +19,7 @@ from kafkascan.batches.scan import scan_batches
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.records.decoding import decode_first
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from kafkascan.records.read_options import ReadOptions
+from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE, ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.rewrite.batch_stream import Buffer, merge_in_order, plan_records, verified_groups
 from kafkascan.rewrite.retention import BatchRetention, BatchRetentionPlan, plan_retention

@@ -30,7 +30,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.write.record_validation import (
     CORRUPT,
     INVALID,

@@ -53,7 +53,7 @@ UNNEEDED = {
     "asyncio", "email", "http", "importlib.metadata", "concurrent.futures", "logging",
     "html", "difflib", "shutil", "kafkascan.io.archives", "kafkascan.tiered.tier_listing",
     "kafkascan.schemas.plain_json", "kafkascan.cli.following",
-    "kafkascan.batches.resyncing.resync",
+    "kafkascan.batches.resyncing.resync", "kafkascan.batches.resyncing.gaps",
 }  # fmt: skip
 LOGS = {
     "transactions-0": (
@@ -170,3 +170,10 @@ def test_a_command_loads_only_what_it_needs(verb: str, log: str) -> None:
     output, modules = loaded(verb, GOLDEN / log if "/" in log else DATA / log)
     assert output
     assert not modules & UNNEEDED
+
+
+@pytest.mark.parametrize("verb", ["info", "verify", "count", "txns", "producers", "audit"])
+@pytest.mark.skipif("KAFKASCAN_COVERAGE" in os.environ, reason="coverage loads modules itself")
+def test_a_command_that_decompresses_nothing_loads_no_codec(verb: str) -> None:
+    _, modules = loaded(verb, DATA / "transactions-0")
+    assert not modules & {"cramjam", "isal", "lz4", "snappy", "xxhash", "zstandard"}

@@ -19,7 +19,7 @@ from kafkascan.format.file_names import (
 )
 from kafkascan.format.suggestions import suggestion
 from kafkascan.logs.queries.conditions import Condition, Span, parse_condition
-from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.schemas.registry import Registry
 from kafkascan.schemas.values import ReaderSchema
 from kafkascan.spark.options.option_values import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import ScanEnd
-from kafkascan.logs.log_chunks import position_after
+from kafkascan.logs.segment import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange

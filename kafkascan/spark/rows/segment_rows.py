@@ -23,7 +23,7 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.format.findings import Severity
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_chunks import position_after
+from kafkascan.logs.segment import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import VIEWS, Row
 from kafkascan.spark.planning.file_listing import ListedSegment

@@ -14,7 +14,7 @@ from hypothesis import example, given, strategies as st
 
 import kafkascan as ks
 from kafkascan._core.unpacking import Arena, Unpacker
-from kafkascan.records import payloads
+from kafkascan.records import decompression
 from tests.support.segments import message_v0, message_v1
 
 LIMIT = 1 << 26
@@ -140,5 +140,5 @@ def test_wrappers_as_one_by_one(data: bytes, is_in_memory: bool) -> None:
             return 0
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(payloads, "unpacker", UnpacksNothing)
+        patch.setattr(decompression, "unpacker", UnpacksNothing)
         assert read(data, is_in_memory=is_in_memory) == found
