@@ -28,10 +28,8 @@ if TYPE_CHECKING:
         size_in_bytes as size_in_bytes,
         timestamp_type as timestamp_type,
     )
-    from kafkascan.batches.resyncing.gaps import (
+    from kafkascan.batches.resyncing.ranges import (
         Gap as Gap,
-    )
-    from kafkascan.batches.resyncing.kept_ranges import (
         KeptRange as KeptRange,
     )
     from kafkascan.batches.rollup import (
@@ -73,8 +71,7 @@ else:
                 "timestamp_type",
                 "BatchTable",
             ],
-            "resyncing.gaps": ["Gap"],
-            "resyncing.kept_ranges": ["KeptRange"],
+            "resyncing.ranges": ["Gap", "KeptRange"],
             "rollup": ["BatchRollup"],
             "batch_schemas": ["ROLLUP_KEYS"],
             "scan": ["BatchIterator", "BatchScan", "iter_batches", "scan_batches", "OnCorrupt"],

@@ -23,6 +23,7 @@ from kafkascan.batches.columns import (
     require_columns,
     size_in_bytes,
 )
+from kafkascan.batches.resyncing.ranges import Gap, KeptRange
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.walks import BatchWalk, collect_in_parts
@@ -41,9 +42,6 @@ from kafkascan.tables.table import AnyTable, Column, Problem, Problems, problem_
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from kafkascan.batches.resyncing.gaps import Gap
-    from kafkascan.batches.resyncing.kept_ranges import KeptRange
 
 OnCorrupt: TypeAlias = Literal["raise", "stop", "resync"]
 """What a scan does at bytes that cannot be a batch: raise, stop, or search the next batch."""

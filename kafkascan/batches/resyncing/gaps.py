@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_rows, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.ranges import Gap
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import (
     STATUS,
@@ -137,33 +138,6 @@ def damaged_batches(
         rows[name] = batches[name]
     rows["status"], rows["is_framed"] = STATUS[symbol], is_framed
     return rows
-
-
-@dataclass(frozen=True)
-class Gap:
-    """
-    Bytes between the batches of a scan that no row covers.
-
-    Attributes
-    ----------
-    position, size : int
-        In bytes.
-    after_offset, before_offset : int or None
-        Last offset of the previous batch and first offset of the next one; the lost records have
-        offsets in between. None where there is no such batch, or where it is a compressed message
-        of magic 0 or 1, which does not contain its first offset.
-    error : CorruptBatchError
-        What is wrong at the position.
-    """
-
-    position: int
-    size: int
-    after_offset: int | None
-    before_offset: int | None
-    error: CorruptBatchError
-
-    def __str__(self) -> str:
-        return f"{self.error}; {self.size} bytes are skipped"
 
 
 def gaps_between(batches: BatchTable, damaged: DamagedRanges) -> list[Gap]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRanges
+from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.walks import read_headers, rows_of_headers
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
@@ -25,35 +26,6 @@ _CLEAR_MAJORITY = 8
 _AT_END = 9
 # Producers that may write at the rate of one whose sequences are compared.
 _MOST_PRODUCERS = 16
-
-
-@dataclass(frozen=True)
-class KeptRange:
-    """
-    Consecutive batches that are kept.
-
-    Attributes
-    ----------
-    position, size : int
-        In bytes.
-    batches : int
-    first_offset, last_offset : int
-    is_doubtful : bool
-        Whether only checksums and offsets indicate that the range belongs to the log. The bytes
-        before it are damaged, and neither its offsets, nor a header before it, nor sequences of
-        its producers continue the log: old data in a tail, and copies of batches within the value
-        of a damaged record, look the same. Or valid batches that are not kept contradict it, and
-        the kept ones are not clearly more, or have the same offsets. Or it is the last batch,
-        after the only gap in the offsets, and one flipped bit explains the gap. After a salvage,
-        also if adjacent batches, or a copy, contradict its leader epoch.
-    """
-
-    position: int
-    size: int
-    batches: int
-    first_offset: int
-    last_offset: int
-    is_doubtful: bool
 
 
 def kept_ranges(

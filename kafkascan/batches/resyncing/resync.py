@@ -25,7 +25,6 @@ from kafkascan.batches.columns import (
 from kafkascan.batches.resyncing.gaps import (
     DAMAGED_DTYPE,
     DamagedRanges,
-    Gap,
     are_joined,
     damaged_batches,
     damaged_range,
@@ -33,6 +32,7 @@ from kafkascan.batches.resyncing.gaps import (
 )
 from kafkascan.batches.resyncing.offset_chains import are_ascending, select_in_order
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_OFFSETS, are_copies
+from kafkascan.batches.resyncing.ranges import Gap
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
 from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero, read_bytes

@@ -12,12 +12,12 @@ from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size
 from kafkascan.batches.resyncing.gaps import damaged_batches
 from kafkascan.batches.resyncing.kept_ranges import (
     NEIGHBOURS,
-    KeptRange as KeptRange,
     headers_at,
     kept_ranges,
 )
 from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
 from kafkascan.batches.resyncing.offset_evidence import are_copies, valid_prefix_count
+from kafkascan.batches.resyncing.ranges import KeptRange as KeptRange
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
 from kafkascan.recovery.salvaging.header_repair import (

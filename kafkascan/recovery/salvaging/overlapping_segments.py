@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.kept_ranges import KeptRange
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import KafkaScanError

@@ -9,8 +9,9 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import NOT_A_LOG, known_values
-from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, headers_at
+from kafkascan.batches.resyncing.kept_ranges import are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS
