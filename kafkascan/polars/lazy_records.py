@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,6 +69,8 @@ _TIMES: dict[TimeUnit, pl.Datetime] = {
     "ns": pl.Datetime("ns", "UTC"),
 }
 _UNITS_PER_MS: dict[TimeUnit, int] = {"us": 1_000, "ns": 1_000_000}
+# Records of a partition that tell the columns of typed values.
+_FIRST_RECORDS = 1_000
 # Deeper expressions are rare, and Python's stack is not endless.
 _MOST_LEVELS = 100
 
@@ -251,7 +254,8 @@ def scan_records(
         See `read_records`.
     key, value : Registry or ReaderSchema, optional
         Decode keys or values into columns with types; see `read_records`. The topics must have
-        columns of one type, which the registry's subjects or a named schema say.
+        columns of one type, which the registry's subjects or a named schema say, or otherwise the
+        first records of each topic, which are read when this function is called.
 
     Returns
     -------
@@ -304,13 +308,35 @@ def scan_records(
     given = {name: one for name, one in (("key", key), ("value", value)) if one is not None}
     if given:
         options = replace(options, also_stored=("offset", "headers"))
-    source = _LazyRecords(opened, names, options, isolation, given)
+    typed = {name: _settled(opened, name, one, options) for name, one in given.items()}
+    source = _LazyRecords(opened, names, options, isolation, typed)
     return register_io_source(source.frames, schema=source.schema)
 
 
 def _decoded(names: Sequence[str]) -> list[str]:
     """Return the columns to decode; offsets, if there is nothing else to count records by."""
     return [name for name in names if name not in _PLACE_TYPES] or ["offset"]
+
+
+def _place(name: str, one: PartitionDir) -> ItemPlace:
+    return ItemPlace(name, str(one.path), one.topic, one.partition)
+
+
+def _settled(
+    logs: Sequence[Log], name: str, decoders: ColumnDecoders, options: ReadOptions
+) -> dict[str | None, ColumnDecoder]:
+    """Return the decoder of each topic; where no schema says the columns, its first records do."""
+    found: dict[str | None, ColumnDecoder] = {}
+    options = replace(options, columns=[name], batch_size=_FIRST_RECORDS)
+    for log in logs:
+        topic = log.partition.topic
+        if topic not in found:
+            found[topic] = decoders.decoder(_place(name, log.partition))
+        if found[topic].arrow_type is None:
+            tables = RecordSelection(log, Joined(())).tables(options, "read_uncommitted")
+            for table in itertools.islice(tables, 1):
+                found[topic].decode(table, 1)
+    return found
 
 
 @dataclass(frozen=True)
@@ -321,7 +347,7 @@ class _LazyRecords:
     names: tuple[str, ...]
     options: ReadOptions
     isolation: Isolation
-    typed: Mapping[str, ColumnDecoders]
+    typed: Mapping[str, Mapping[str | None, ColumnDecoder]]
 
     @property
     def schema(self) -> pl.Schema:
@@ -333,26 +359,21 @@ class _LazyRecords:
     def _typed_schema(self) -> Mapping[str, pl.DataType]:
         """Return the types of typed columns, which all topics must have in common."""
         found = {}
-        for name in self.typed:
-            kinds = {one.topic: self._decoder(name, one).arrow_type for one in self._partitions()}
-            known = set(kinds.values())
-            if len(known) != 1 or None in known:
-                unknown = sorted(str(topic) for topic, kind in kinds.items() if kind is None)
-                which = f"those of {', '.join(unknown)} are unknown" if unknown else "they differ"
+        for name, decoders in self.typed.items():
+            unknown = [topic or "the log" for topic, one in decoders.items() if not one.arrow_type]
+            kinds = {one.arrow_type for one in decoders.values()}
+            if unknown or len(kinds) != 1:
+                what = f"the type of the {name}s of {', '.join(unknown)} is unknown"
                 raise ValueSchemaError(
-                    f"the {name}s of {len(kinds)} topics have no one type, as {which}: scan the"
-                    f" folder of a partition, or name a schema by {name}=registry.reader(SUBJECT)"
+                    f"{what if unknown else f'the {name}s of several topics have different types'}:"
+                    " scan the folder of one partition, or name a schema by"
+                    f" {name}=registry.reader(SUBJECT, message=NAME)"
                 )
-            (kind,) = known
-            found[name] = pl.Series(pa.array([], kind)).dtype
+            found[name] = pl.Series(pa.array([], kinds.pop())).dtype
         return found
 
-    def _partitions(self) -> Iterator[PartitionDir]:
-        return (log.partition for log in self.logs)
-
     def _decoder(self, name: str, one: PartitionDir) -> ColumnDecoder:
-        place = ItemPlace(name, str(one.path), one.topic, one.partition)
-        return self.typed[name].decoder(place)
+        return self.typed[name][one.topic].at(_place(name, one))
 
     def frames(
         self,

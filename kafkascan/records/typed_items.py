@@ -63,6 +63,9 @@ class ColumnDecoder(Protocol):
     def arrow_type(self) -> pa.DataType | None:
         """The type of the column; None if the records say it."""
 
+    def at(self, place: ItemPlace) -> ColumnDecoder:
+        """Return a decoder of another place, with the columns that this one has by now."""
+
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table, all of one type, made by so many threads."""
 

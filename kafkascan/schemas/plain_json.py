@@ -82,6 +82,10 @@ class PlainJsonDecoder:
         """See `ColumnDecoder`."""
         return None if self._program is None else self._program.layout.columns[0].type
 
+    def at(self, place: ItemPlace) -> PlainJsonDecoder:
+        """Return a decoder of another place with the same columns; see `ColumnDecoder`."""
+        return PlainJsonDecoder(place, self._program)
+
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table; see `ColumnDecoder`."""
         address, size = table.addresses(self._place.name)

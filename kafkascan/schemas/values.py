@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,6 +138,13 @@ class ItemProblems:
             yield self.one(UNDECODED, f"{text}, from offset {offsets[rows[len(listed)]]} on")
 
 
+class ColumnChoice(NamedTuple):
+    """Columns that records chose, by the reader of them, and why these."""
+
+    new_reader: Callable[[], Reader]
+    notes: tuple[str, ...]
+
+
 class ValueDecoder:
     """
     Decodes the keys or values of a topic into columns of one schema.
@@ -150,6 +158,8 @@ class ValueDecoder:
         the newest schemas of the records that are decoded first.
     message : str, default ""
         See `ReaderSchema`.
+    choice : ColumnChoice, optional
+        The columns that records of another place chose.
 
     Raises
     ------
@@ -163,12 +173,19 @@ class ValueDecoder:
         place: ItemPlace,
         schema: RegisteredSchema | None = None,
         message: str = "",
+        choice: ColumnChoice | None = None,
     ) -> None:
-        self._registry, self._place = registry, place
+        self._registry, self._place, self._named = registry, place, (schema, message)
         # Ids are those of the context that the schema of the columns is in.
         self._frames = FrameReader(registry, context="" if schema is None else schema.context)
         self._schema = schema or registry.newest(f"{place.topic}-{place.name}")
-        self._reader = None if self._schema is None else self._reader_of(self._schema, message)
+        self._choice = choice
+        self._reader: Reader | None = None
+        if choice is not None:
+            self._reader = choice.new_reader()
+        elif self._schema is not None:
+            self._reader = self._reader_of(self._schema, message)
+        self._notes = () if choice is None else choice.notes  # not said yet
         self._no_reader = UNNAMED, " has several messages: say which one it is"
         self._first_steps: dict[_Writer, int | ValueSchemaError] = {}
         self._problems = ItemProblems(place)
@@ -178,16 +195,23 @@ class ValueDecoder:
         """See `ColumnDecoder`."""
         return None if self._reader is None else self._reader.program.layout.columns[0].type
 
+    def at(self, place: ItemPlace) -> ValueDecoder:
+        """Return a decoder of another place with the same columns; see `ColumnDecoder`."""
+        schema, message = self._named
+        return ValueDecoder(self._registry, place, schema, message, self._choice)
+
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table; see `ColumnDecoder`."""
         part: Part = "key" if self._place.name == "key" else "value"
         framed = self._frames.read(table, part, threads)
-        problems: list[Problem] = []
         if self._reader is None and (present := np.unique(framed.schema[framed.schema >= 0])).size:
             try:
-                self._reader = self._chosen_reader(table, framed, present.tolist(), problems)
+                self._choice = self._chosen_columns(table, framed, present.tolist())
+                if self._choice is not None:
+                    self._reader, self._notes = self._choice.new_reader(), self._choice.notes
             except (ValueSchemaError, SchemaError) as error:
                 self._no_reader = BAD_SCHEMA, f": {error}"
+        problems, self._notes = [self._note(one) for one in self._notes], ()
         if self._reader is None:
             first_step = np.full(len(table), -1, np.int32)
             status = np.zeros(len(table), np.uint8)
@@ -218,16 +242,12 @@ class ValueDecoder:
         is_clear = message or found.has_one_message
         return ProtobufReader(self._registry, schema, message) if is_clear else None
 
-    def _chosen_reader(
-        self,
-        table: RecordTable,
-        framed: FramedRecords,
-        present: Sequence[int],
-        problems: list[Problem],
-    ) -> Reader | None:
-        """Return the reader of what the records have: their schemas, or their message."""
+    def _chosen_columns(
+        self, table: RecordTable, framed: FramedRecords, present: Sequence[int]
+    ) -> ColumnChoice | None:
+        """Return the columns of what the records have: their schemas, or their message."""
         if self._schema is not None:
-            return self._reader_of_message(self._schema, table, framed, problems)
+            return self._columns_of_message(self._schema, table, framed)
         newest: dict[str, RegisteredSchema] = {}
         for schema in sorted((framed.schemas[row] for row in present), key=lambda one: one.id):
             newest[self._name_of(schema)] = schema
@@ -237,30 +257,29 @@ class ValueDecoder:
         ids = ", ".join(str(one.id) for one in chosen)
         subject = f"{self._place.topic or 'TOPIC'}-{self._place.name}"
         text = f"the registry has no subject {subject}: the columns are those of the schemas with"
-        problems.append(self._note(f"{text} id {ids}, which records have"))
+        notes = (f"{text} id {ids}, which records have",)
         if last.schema_type == PROTOBUF:
-            return self._reader_of_message(last, table, framed, problems)
+            found = self._columns_of_message(last, table, framed)
+            return None if found is None else found._replace(notes=notes + found.notes)
         if last.schema_type == JSON:
-            return JsonReader(self._registry, last)
-        return AvroReader(self._registry, chosen)
+            return ColumnChoice(partial(JsonReader, self._registry, last), notes)
+        return ColumnChoice(partial(AvroReader, self._registry, chosen), notes)
 
-    def _reader_of_message(
-        self,
-        schema: RegisteredSchema,
-        table: RecordTable,
-        framed: FramedRecords,
-        problems: list[Problem],
-    ) -> Reader | None:
-        """Return the reader of the message of the first record, of a schema with several."""
+    def _columns_of_message(
+        self, schema: RegisteredSchema, table: RecordTable, framed: FramedRecords
+    ) -> ColumnChoice | None:
+        """Return the columns of the message of the first record, of a schema with several."""
         names = dict.fromkeys(self._messages(table, framed))
         known = compiled_protobuf(self._registry, schema)
         found = [name for name in names if known.path_of(name) is not None]
         if not found:
             return None
+        notes = tuple[str, ...]()
         if len(found) > 1:
             text = f"records have the messages {', '.join(found)}: the columns are those of"
-            problems.append(self._note(f"{text} {found[0]}"))
-        return ProtobufReader(self._registry, schema, found[0], is_certain=False)
+            notes = (f"{text} {found[0]}",)
+        new = partial(ProtobufReader, self._registry, schema, found[0], is_certain=False)
+        return ColumnChoice(new, notes)
 
     def _messages(self, table: RecordTable, framed: FramedRecords) -> Iterator[str]:
         """Yield the names of the messages of the first records."""

@@ -18,6 +18,7 @@ import pytest
 import kafkascan as ks
 from kafkascan._core.typed_values import ITEMS, LISTS, VALUES, TypedColumns
 from kafkascan.format.errors import STATUS, ValueSchemaError
+from kafkascan.records.typed_items import ItemPlace
 from kafkascan.schemas import Registry, open_registry
 from kafkascan.schemas.registry import SchemaError
 from kafkascan.tables.table import IncompleteTableWarning
@@ -356,7 +357,7 @@ def test_a_lazy_frame_has_typed_columns(tmp_path: Path) -> None:
     assert frame.collect_schema()["value"] == pl.Struct({"id": pl.Int64, "state": pl.String})
     late = frame.filter(pl.col("value").struct.field("id") > 1).collect()
     assert late.rows() == [(1, {"id": 2, "state": None})]
-    with pytest.raises(ValueSchemaError, match="are unknown"):
+    with pytest.raises(ValueSchemaError, match="is unknown"):
         ks.polars.scan_records(log, key=registry)
     log_of(tmp_path, b"plain")
     with pytest.warns(IncompleteTableWarning, match="offset 0"):
@@ -377,6 +378,26 @@ def test_values_of_no_known_message_are_problems(tmp_path: Path) -> None:
     table = ks.read_records(log, value=open_registry(tmp_path / "registry.json"))
     assert table["value"].tolist() == [{"b": 1}, None]
     assert [one.symbol for one in table.problems] == ["NO_READER_SCHEMA", "UNRESOLVED_VALUE"]
+
+
+def test_first_records_tell_the_message_of_all_partitions_of_a_lazy_frame(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 b = 1; }'
+    rows = [{"subject": "orders-value", "version": 1, "id": 1, "schemaType": "PROTOBUF",
+             "schema": text}]  # fmt: skip
+    (tmp_path / "registry.json").write_text(json.dumps(rows))
+    registry = open_registry(tmp_path / "registry.json")
+    for partition, values in enumerate([[None], [b"\2\2\x08\1"], [b"\0\x08\2", b"\2\2\x08\3"]]):
+        folder = tmp_path / "data" / f"orders-{partition}"
+        folder.mkdir(parents=True)
+        log = ks.build_batches(value=[one and framed(1, one) for one in values])
+        (folder / f"{0:020}.log").write_bytes(log)
+    frame = ks.polars.scan_records(tmp_path / "data", value=registry).select("partition", "value")
+    with pytest.warns(IncompleteTableWarning, match="is not decoded"):
+        assert frame.collect().rows() == [(0, None), (1, {"b": 1}), (2, None), (2, {"b": 3})]
+    decoder = ks.schemas.json_values().decoder(ItemPlace("value", "orders-0"))
+    assert decoder.arrow_type is None
+    decoder.decode(ks.read_records(ks.build_batches(value=[b'{"a": 1}'])), 1)
+    assert decoder.at(ItemPlace("value", "orders-1")).arrow_type == decoder.arrow_type is not None
 
 
 def test_the_bytes_of_values_are_a_column_if_it_is_asked_for(tmp_path: Path) -> None:
