@@ -148,8 +148,11 @@ def count_records(
                 walk.add_error(number, error)
             uncounted = int(counts["uncounted_batches"][number])
             if uncounted:
-                message = f"{uncounted:,} compressed messages were not decompressed to count them"
-                walk.add_guess(number, "NOT_DECODED", message, Severity.NOTE)
+                message = (
+                    f"the records of {uncounted:,} compressed messages are not counted: count with"
+                    " --deep (in Python deep=True), which decompresses them"
+                )
+                walk.add_guess(number, "NOT_DECODED", message, Severity.WARNING)
             del counters[number]
     return RecordCounts(opened, counts, walk.problems)
 

@@ -104,9 +104,17 @@ def test_producers() -> None:
 def test_count() -> None:
     (found,) = rows("count", DATA / "transactions-0")
     assert (found["records"], found["committed_records"], found["open_records"]) == (32, 14, 2)
-    found, *_ = rows("count", LEGACY)
-    assert found["is_exact"] is False
-    assert all(row["is_exact"] for row in rows("count", LEGACY, "--deep"))
+
+
+def test_counts_that_are_not_exact_are_findings() -> None:
+    assert not all(row["is_exact"] for row in rows("count", LEGACY, code=1))
+    message = run("count", LEGACY / "magic-0-0").stderr
+    assert "14 compressed messages are not counted: count with --deep (in Python" in message
+    exact = rows("count", LEGACY, "--deep")
+    assert all(row["is_exact"] for row in exact)
+    assert rows("sql", "SELECT topic, records FROM counts", LEGACY) == [
+        {"topic": row["topic"], "records": row["records"]} for row in exact
+    ]
 
 
 @pytest.mark.parametrize("verb", VERBS)

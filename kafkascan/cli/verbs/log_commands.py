@@ -205,7 +205,7 @@ def count(path: Any, report: FindingReport, **options: Any) -> AnyTable:
 
     Prints a row per partition. is_exact is false if a part of the log could not be read, if it
     contains compressed messages of magic 0 or 1, whose records only --deep can count, or segments
-    with the same offsets.
+    with the same offsets. Exit code 1: a row is not exact.
     """
     return ks.count_records(path, **options)
 

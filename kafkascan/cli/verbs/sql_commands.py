@@ -49,7 +49,7 @@ Tables, of which a query reads only those that it names:
   batches            the batches of `kafkascan batches`
   transactions       those of `kafkascan txns --state all`
   producers          those of `kafkascan producers`
-  counts             those of `kafkascan count`
+  counts             those of `kafkascan count --deep`
   findings           those of `kafkascan audit`
   groups             the committed offsets of `kafkascan groups`
   transactional_ids  those of `kafkascan txn-state`
@@ -103,7 +103,7 @@ _TABLES: Mapping[str, Callable[[_Logs], Any]] = {
     "batches": lambda logs: ks.scan_log_dir(logs.selected),
     "transactions": lambda logs: ks.read_transactions(logs.selected),
     "producers": lambda logs: ks.read_producers(logs.selected),
-    "counts": lambda logs: ks.count_records(logs.selected),
+    "counts": lambda logs: ks.count_records(logs.selected, deep=True),
     "findings": lambda logs: ks.audit(logs.selected),
     "groups": _groups,
     "transactional_ids": lambda logs: ks.read_transaction_state(logs.path).transactions,
