@@ -16,7 +16,7 @@ from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, path_or_url
-from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_dir import LogDir, PartitionDir, select_segments
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
 # (LocalLog.parseTopicPartitionName in Kafka).
@@ -24,8 +24,8 @@ _PARTITION_DIR = re.compile(
     r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|stray|future))?",
     re.DOTALL,
 )
-# Subfolders that are examined for a message about a folder without logs.
-_MOST_FOLDERS = 256
+# Subfolders that are examined for a message about a folder without logs, and partitions of each.
+_MOST_FOLDERS, _MOST_PARTITIONS = 256, 64
 
 
 class RemoteLogs(Protocol):
@@ -182,12 +182,14 @@ def no_logs(
     root : FolderTree, optional
         The directory, if it is not on disk.
     """
+    tree = root or DiskFolder(path)
     others = sum(len(one.segments) for one in partitions)
     if others:
-        reason = f"no live segments, only {others} files that a broker does not read as logs"
-        return NoLogsError(str(path), reason)
-    tree = root or DiskFolder(path)
-    return NoLogsError(str(path), _foreign_log(tree) or "no logs here", _with_logs(tree))
+        files = "1 file" if others == 1 else f"{others} files"
+        reason = f"no live segments, only {files} that a broker does not read as logs"
+    else:
+        reason = _foreign_log(tree) or "no logs here"
+    return NoLogsError(str(path), reason, _with_logs(tree))
 
 
 def _foreign_log(folder: FolderTree) -> str | None:
@@ -201,7 +203,7 @@ def _foreign_log(folder: FolderTree) -> str | None:
 
 
 def _with_logs(root: FolderTree) -> tuple[str, ...]:
-    """Return subfolders that `open_log_dir` could read, from the first level that has some."""
+    """Return the subfolders with logs that a broker reads, of the first level that has some."""
     level, examined = [root], 0
     while level and examined < _MOST_FOLDERS:
         level = [inner for one in level for inner in _inner(one)][: _MOST_FOLDERS - examined]
@@ -220,10 +222,7 @@ def _inner(folder: FolderTree) -> Sequence[FolderTree]:
 
 
 def _has_logs(folder: FolderTree) -> bool:
-    try:
-        return any(one.segments for one in _find_partitions(folder))
-    except OSError:
-        return False
+    return any(_is_read(partition_of(one)) for one in _inner(folder)[:_MOST_PARTITIONS])
 
 
 def _open_archive(path: Path) -> LogDir | None:
@@ -237,6 +236,14 @@ def _open_archive(path: Path) -> LogDir | None:
     if not partitions:
         raise no_logs(path)
     return LogDir(path, sorted(partitions, key=_topic_order))
+
+
+def _is_read(partition: PartitionDir) -> bool:
+    """Return whether a broker reads segments of a folder."""
+    try:
+        return bool(select_segments(partition))
+    except OSError:
+        return False
 
 
 def _has_segments(folder: PartitionDir) -> bool:

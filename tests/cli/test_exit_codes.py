@@ -143,4 +143,4 @@ def test_a_partition_without_live_segments(runner: Runner, logs: Path) -> None:
     # A broker that starts creates an empty log, and so does recovery.
     is_recovery = runner.command.startswith("recover")
     assert done.returncode == (1 if is_recovery else 3)
-    assert is_recovery or "no live segments, only 1 files" in done.stderr
+    assert is_recovery or "no live segments, only 1 file that" in done.stderr

@@ -189,6 +189,26 @@ def test_no_log_dir(tmp_path: Path) -> None:
         ks.open_log_dir(tmp_path / "file")
 
 
+def test_folders_without_logs_name_subfolders_with_logs(tmp_path: Path) -> None:
+    for number in range(7):
+        partition = tmp_path / f"broker-{number}" / "data" / "orders-0"
+        partition.mkdir(parents=True)
+        (partition / f"{BASE}.log").touch()
+    # Neither is a log that a broker reads.
+    (tmp_path / "broker-0" / "bootstrap.checkpoint").touch()
+    (tmp_path / "broker-1" / "dump" / "orders-0").mkdir(parents=True)
+    (tmp_path / "broker-1" / "dump" / "orders-0" / f"{BASE}.log.deleted").touch()
+    with pytest.raises(ks.format.NoLogsError, match=r"'broker-4/data', 2 more") as e:
+        ks.count_records(tmp_path)
+    assert e.value.elsewhere == tuple(f"broker-{number}/data" for number in range(7))
+    with pytest.raises(
+        ks.format.NoLogsError, match=r"only 1 file that .*; there are logs in 'data'"
+    ):
+        ks.count_records(tmp_path / "broker-0")
+    with pytest.raises(ks.format.NoLogsError, match="does not read as logs"):
+        ks.count_records(tmp_path / "broker-1" / "dump")
+
+
 def test_functions_of_one_partition_name_those_of_a_data_dir(data_dir: Path) -> None:
     for read in (ks.read_records, ks.iter_records):
         with pytest.raises(IsADirectoryError) as caught:
