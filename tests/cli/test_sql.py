@@ -104,6 +104,16 @@ def test_values_of_other_types(log: Path) -> None:
     }  # fmt: skip
 
 
+def test_intervals_are_the_text_of_duckdb(log: Path, tmp_path: Path) -> None:
+    query = """SELECT timestamp - lag(timestamp) OVER (ORDER BY "offset") AS gap, [INTERVAL 1 DAY]
+    AS many, {'INTERVAL': INTERVAL 3 MONTH} AS "as ""INTERVAL\" FROM records ORDER BY "offset" """
+    fields: dict[str, object] = {"many": ["1 day"], 'as "INTERVAL': {"INTERVAL": "3 months"}}
+    expected = [{"gap": None, **fields}, {"gap": "00:00:00.005", **fields}]
+    assert rows("sql", query, log) == expected
+    assert run("sql", query, log, "--output", tmp_path / "gaps.parquet").returncode == 0
+    assert pq.read_table(tmp_path / "gaps.parquet").to_pylist() == expected
+
+
 def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
     query = 'SELECT "offset", key FROM records ORDER BY ALL DESC'
     assert run("sql", query, log, "--output", tmp_path / "r.parquet").returncode == 0
@@ -151,6 +161,14 @@ def test_wrong_queries(query: str, reason: str, log: Path) -> None:
     done = run("sql", query, log)
     assert (done.returncode, done.stdout) == (2, "")
     assert reason in done.stderr
+
+
+def test_fields_of_bytes(log: Path) -> None:
+    for name in ("key", "value"):
+        done = run("sql", f"SELECT {name}.id FROM records", log)
+        assert done.returncode == 2
+        assert f"{name} is bytes: with --{name}-as auto" in done.stderr
+    assert "is bytes" not in run("sql", "SELECT topic.id FROM records", log).stderr
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

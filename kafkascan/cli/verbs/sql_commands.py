@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 # Rows of a result at a time.
 _ROWS = 1 << 14
+# A name or label in quotes, or an interval: also one inside of lists and structs.
+_INTERVAL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\bINTERVAL\b""")
 _TABLES_HELP = """
 \b
 Tables, of which a query reads only those that it names:
@@ -203,16 +206,30 @@ def sql(
                 tables = _tables_of(names, _Logs(one, wanted, isolation, decoders))
                 for name, table in tables.items():
                     connection.register(name, table)
-                _write(run, connection.sql(f"DESCRIBE {query}" if describe else query))
+                found = connection.sql(f"DESCRIBE {query}" if describe else query)
+                if found is not None:  # a statement may have no rows
+                    _write(run, _with_text_intervals(found))
             except duckdb.CatalogException as error:  # its suggestions are DuckDB's own tables
                 first = str(error).partition("\n")[0]
                 raise click.UsageError(f"{first} Tables: {', '.join(_TABLES)}") from None
             except duckdb.Error as error:
-                raise click.UsageError(str(error)) from None
+                hint = _hint_at_types(str(error), formats)
+                raise click.UsageError(f"{error}{hint}") from None
             for table in tables.values():
                 report.add_problems(getattr(table, "problems", NO_PROBLEMS))
 
     run.each([path], work)
+
+
+def _hint_at_types(message: str, formats: Mapping[str, str]) -> str:
+    """Return a line for an error about a field of a key or value that is bytes."""
+    for name, kind in formats.items():
+        if kind != TYPED and f'from expression "{name}" because it is not a struct' in message:
+            return (
+                f"\n{name} is bytes: with --{name}-as auto it is a struct, by the schemas in the"
+                f" data directory or of --registry PATH; utf8({name})->>'$.name' is a field of JSON"
+            )
+    return ""
 
 
 @contextmanager
@@ -227,12 +244,21 @@ def _reported_warnings(report: FindingReport) -> Iterator[None]:
         report.add(message.replace(", see .problems", ""))
 
 
+def _with_text_intervals(relation: Any) -> Any:
+    """Return a result with DuckDB's text of intervals, which Parquet and JSON do not have."""
+    kinds = [str(one) for one in relation.types]
+    texts = [_INTERVAL.sub(lambda found: found[1] or "VARCHAR", one) for one in kinds]
+    if texts == kinds:
+        return relation
+    names = (name.replace('"', '""') for name in relation.columns)
+    columns = zip(range(1, len(texts) + 1), texts, names, strict=True)
+    return relation.project(", ".join(f'#{at}::{text} AS "{name}"' for at, text, name in columns))
+
+
 def _write(run: Run, relation: Any) -> None:
-    """Write the rows of a result, chunk by chunk; a statement may have none."""
+    """Write the rows of a result, chunk by chunk."""
     from kafkascan.tables.writers import ParquetWriter
 
-    if relation is None:
-        return
     pa, reader = require_pyarrow(), relation.to_arrow_reader(_ROWS)
     schema = Schema("rows", tuple(_field(one) for one in reader.schema))
     with run.output.open(schema) as writer:
