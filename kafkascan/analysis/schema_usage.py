@@ -19,7 +19,15 @@ from kafkascan.logs.walking.log_reading import iter_log
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.framing import FRAMING_NAMES, FrameReader, Part
-from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
+from kafkascan.schemas.registry import (
+    DEFAULT_CONTEXTS,
+    NO_ID,
+    RegisteredSchema,
+    Registry,
+    SchemaError,
+    SubjectVersion,
+    context_of,
+)
 from kafkascan.schemas.registry_schemas import SCHEMAS_TOPIC
 from kafkascan.tables.table import Problem, Problems, Table
 
@@ -32,6 +40,8 @@ MOST_PRODUCERS = 1_000
 _COLUMNS = ("offset", "timestamp", "headers", "producer_id")
 _RECORDS_AT_ONCE = 1 << 16
 _FORMS = 16
+# Contexts that an error names.
+_MOST_CONTEXTS = 5
 _NO_TIME = np.iinfo(np.int64).max
 
 
@@ -71,8 +81,11 @@ def read_schema_usage(
 
     Raises
     ------
+    SchemaError
+        If the registry does not have the context.
     As `open_log_dir`.
     """
+    _require_context(registry, context)
     opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
     found = [one for one in opened if not _is_internal(one.partition.topic or "")]
     reader = FrameReader(registry, context=context)
@@ -83,6 +96,15 @@ def read_schema_usage(
         rows += usage.rows(registry)
         problems += usage.problems
     return Table.of_rows(USAGE_SCHEMA, rows, Problems(problems))
+
+
+def _require_context(registry: Registry, context: str) -> None:
+    known = sorted({one.context for one in registry.schemas} - {*DEFAULT_CONTEXTS})
+    if context in DEFAULT_CONTEXTS or context in known:
+        return
+    shown = ", ".join(["the default one", *map(repr, known[:_MOST_CONTEXTS])])
+    more = f" and {len(known) - _MOST_CONTEXTS} more" if len(known) > _MOST_CONTEXTS else ""
+    raise SchemaError(f"{registry.place}: there is no context {context!r}, only {shown}{more}")
 
 
 def _is_internal(topic: str) -> bool:

@@ -218,7 +218,13 @@ class RowOutput:
             writer.write(as_columns(rows, writer.schema.names))
 
     def write_tables(self, schema: Schema, tables: Sequence[AnyTable]) -> None:
-        """Write tables of the same columns, one after the other, as one table."""
+        """
+        Write tables of the same columns, one after the other, as one table.
+
+        Without a table, as no input could be read, people get no empty one.
+        """
+        if not tables and self.output_format == "table" and self.path is None:
+            return
         with self.open(schema) as writer:
             for one in tables:
                 if isinstance(writer, ParquetWriter):

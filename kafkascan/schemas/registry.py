@@ -42,7 +42,8 @@ _MAX_PROBLEMS = 1_000
 _GUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTRACT = ("metadata", "ruleSet")
 _LEVELS_ABOVE = 64
-_DEFAULT_CONTEXTS = ("", ".")
+DEFAULT_CONTEXTS = ("", ".")
+"""Names of the default context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class Registry:
 
     def schema(self, id: int, *, context: str = "") -> RegisteredSchema | None:  # noqa: A002
         """Return the schema with an id, also a deleted one; None if there is none."""
-        return self._ids.get(("" if context in _DEFAULT_CONTEXTS else context, id))
+        return self._ids.get(("" if context in DEFAULT_CONTEXTS else context, id))
 
     def schema_of_guid(self, guid: str) -> RegisteredSchema | None:
         """Return the schema with a GUID, also a deleted one; None if there is none."""

@@ -75,8 +75,11 @@ def test_records_are_counted_by_schema(tmp_path: Path) -> None:
     }
     keys = rows("schemas", "usage", DATA, "--keys", code=1)
     assert [one["framing"] for one in keys] == ["no_prefix"]
+    other = run("schemas", "usage", DATA, "--context", ".none")
+    assert (other.returncode, other.stdout) == (2, "")
+    assert "there is no context '.none', only the default one, '.staging'" in other.stderr
     without = run("schemas", "usage", DATA / "orders-0", "--registry", GOLDEN / "kafka-4.4.0/data")
-    assert without.returncode == 3
+    assert (without.returncode, without.stdout) == (3, "")
     shutil.copytree(TOPIC, tmp_path / "registry-0")
     shutil.copytree(DATA / "orders-0", tmp_path / "orders-0")
     named = ("--schemas-topic", "registry", "--topic", "orders")

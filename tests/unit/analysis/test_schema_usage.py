@@ -11,7 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.analysis import read_schema_usage
-from kafkascan.schemas import Registry, open_registry
+from kafkascan.schemas import Registry, SchemaError, open_registry
 from tests.support.internal_topics import TopicLog
 from tests.support.schema_topics import AVRO, AVRO_2, schema
 from tests.support.segments import T0
@@ -112,3 +112,15 @@ def test_producer_ids_are_limited(
     assert len(table["producer_ids"][0]) == 3
     assert [one.symbol for one in table.problems] == ["TOO_MANY_PRODUCERS"]
     assert table.is_complete
+
+
+def test_a_context_that_the_registry_does_not_have(data_dir: Path, registry: Registry) -> None:
+    with pytest.raises(SchemaError, match=r"no context '\.x', only the default one$"):
+        read_schema_usage(data_dir, registry, context=".x")
+    log = TopicLog(data_dir / "contexts-0")
+    log.add(*(schema(f":.{number}:orders-value", 1, 1, AVRO) for number in range(7))).write()
+    contexts = open_registry(data_dir, topic="contexts")
+    with pytest.raises(SchemaError, match=r"only the default one, '\.0', .*'\.4' and 2 more$"):
+        read_schema_usage(data_dir, contexts, context=".x")
+    for context in ("", ".", ".6"):
+        read_schema_usage(data_dir, contexts, context=context)
