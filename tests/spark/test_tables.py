@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -41,9 +42,14 @@ def document(run: str, sequence: int) -> str:
 class Session:
     """A session that knows one table and records the statements that it runs."""
 
-    def __init__(self, rows: list[dict[str, Any]] | None = None, columns: str = "") -> None:
+    def __init__(
+        self, rows: list[dict[str, Any]] | None = None, columns: str = "", table: str = ""
+    ) -> None:
         self.rows, self.columns = rows or [], columns
         self.run: list[str] = []
+        self.catalog = SimpleNamespace(
+            tableExists=lambda name: name == table, refreshTable=lambda name: None
+        )
 
     def sql(self, text: str) -> Any:
         self.run.append(text)
@@ -140,17 +146,13 @@ def test_options() -> None:
     )
     assert options.columns[-1] == "producer_id"
     assert (options.mode, options.starting_offsets) == ("PERMISSIVE", "earliest")
-    findings: list[str] = []
-    found = dict(table_jobs._tables(options, "lake.db.{topic}", typed, findings))
-    assert sorted(found) == [
-        "lake.db._schemas",
-        "lake.db.events",
-        "lake.db.orders",
-        "lake.db.payments",
-    ]
-    assert found["lake.db.orders"].readers
-    assert not found["lake.db._schemas"].readers
-    assert len(findings) == 2
+    found = dict(table_jobs._tables(options, "lake.db.{topic}", typed))
+    assert sorted(found) == ["lake.db.events", "lake.db.orders", "lake.db.payments"]
+    assert found["lake.db.orders"].options.readers
+    assert not found["lake.db.orders"].note
+    untyped = dict(table_jobs._tables(options.replace(topics=("_schemas",)), "l.d.{topic}", typed))
+    assert not untyped["l.d._schemas"].options.readers
+    assert "_schemas: values are bytes: the registry has no" in untyped["l.d._schemas"].note
     with pytest.raises(ValueError, match="mode=DROPMALFORMED would drop"):
         table_jobs.parse_table_options(str(DATA), "a.b.c", "iceberg", {"mode": "DROPMALFORMED"})
     with pytest.raises(ValueError, match="select one topic"):
@@ -162,11 +164,110 @@ def test_two_topics_cannot_have_one_table(tmp_path: Any) -> None:
         segment_path(tmp_path, topic).write_bytes(damaged_log(1).log)
     options, _ = table_jobs.parse_table_options(str(tmp_path), "l.d.{topic}", "iceberg", {})
     with pytest.raises(ValueError, match=r"the topics a.b and a.b have the same table l\.d\.a_b"):
-        list(table_jobs._tables(options, "l.d.{topic}", {}, []))
+        list(table_jobs._tables(options, "l.d.{topic}", {}))
+
+
+def test_a_topic_cannot_have_the_table_of_problems_of_another_one(tmp_path: Any) -> None:
+    for topic in ("a", "a_problems"):
+        segment_path(tmp_path, topic).write_bytes(damaged_log(1).log)
+    options, _ = table_jobs.parse_table_options(str(tmp_path), "l.d.{topic}", "iceberg", {})
+    with pytest.raises(ValueError, match=r"have the same table l\.d\.a_problems$"):
+        list(table_jobs._tables(options, "l.d.{topic}", {}))
+
+
+@pytest.mark.parametrize("table", ["l.d.{topic}", "l.d.all"])
+def test_the_topic_of_a_registry_is_read_if_it_is_named(table: str) -> None:
+    for given, is_read in [({}, False), ({"topics": "_schemas,orders"}, True)]:
+        options, _ = table_jobs.parse_table_options(str(TYPED), table, "iceberg", given)
+        assert options.selects("orders", 0)
+        assert options.selects("_schemas", 0) == is_read
+        assert options.selects("_schemas_2", 0) != is_read
+
+
+def test_an_option_that_is_not_given_is_not_blamed() -> None:
+    given = {"registry": str(TYPED), "topics": "_schemas"}
+    with pytest.raises(ValueError, match="no version of the subject '_schemas-value'") as found:
+        table_jobs.parse_table_options(str(TYPED), "l.d.t", "iceberg", given)
+    assert "did you mean" not in str(found.value)
+    assert "_schemas-value'=" not in str(found.value)
 
 
 class Uncommitted:
     """A session that no statement reaches."""
+
+
+def test_a_library_that_is_missing_is_named_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last topic needs it."""
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    session: Any = Uncommitted()
+    with pytest.raises(ImportError, match=r"needs google.protobuf.*kafkascan\[protobuf\]"):
+        table_jobs.write_table(session, TYPED, "l.d.{topic}", registry=TYPED)
+
+
+def test_a_column_of_another_type_is_found_first() -> None:
+    columns = """{"type": "struct", "fields": [
+      {"name": "value", "nullable": true, "metadata": {}, "type": "binary"}]}"""
+    session: Any = Session(columns=columns, table="l.d.orders")  # of events, there is no table yet
+    with pytest.raises(ValueError, match=r"l.d.orders: the column `value` is binary") as found:
+        table_jobs.write_table(session, TYPED, "l.d.{topic}", registry=TYPED)
+    assert session.run == []
+    assert str(found.value).endswith(
+        ": drop the table, or write to another one, or read its topic without the option registry"
+    )
+
+
+def test_damage_of_the_registry_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    """Its topic has no table of problems, and all values depend on it."""
+    monkeypatch.setattr(table_jobs, "read_progress", lambda *_: Progress({}, "", 0, 1))
+    monkeypatch.setattr(table_jobs, "_fill", lambda *_: iter(()))
+    (log,) = (TYPED / "_schemas-0").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[70] ^= 1
+    path = segment_path(tmp_path, "_schemas")
+    path.write_bytes(data)
+    session: Any = Session()
+    options = {"registry": str(tmp_path), "topics": "orders"}
+    found = table_jobs.write_table(session, TYPED, "l.d.{topic}", **options)
+    assert found.findings
+    assert all("CHECKSUM_MISMATCH" in one for one in found.findings)
+    assert found.exit_code == 1
+
+
+def test_only_what_is_new_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run reports that values are bytes; a run that finds problems has them."""
+    empty, later = Progress({}, "", 0, 1), Progress({("_schemas", 0): 1}, "a", 1, 2)
+    session: Any = Session()
+    monkeypatch.setattr(table_jobs, "read_progress", lambda *_: later)
+
+    def run(before: Progress | None, problems: int) -> list[str]:
+        def fill(spark: Any, table: Any, *_: Any) -> Iterator[table_jobs._Step]:
+            added = problems if table.name.endswith("_problems") else 1
+            if before is not None:
+                yield table_jobs._Step(before, before.offsets, {}, Commit(9, None, added))
+
+        monkeypatch.setattr(table_jobs, "_fill", fill)
+        options = {"registry": TYPED, "topics": "_schemas"}
+        return table_jobs.write_table(session, TYPED, "l.d.{topic}", **options).findings
+
+    (note,) = run(empty, 0)
+    assert note.startswith("_schemas: values are bytes")
+    assert run(later, 0) == run(None, 0) == []
+    assert run(later, 3) == ["l.d._schemas: 3 records are no rows: see l.d._schemas_problems"]
+
+
+def test_a_branch_is_published_by_the_whole_name_of_the_table() -> None:
+    """Iceberg tries the first name of another one as a catalog, and logs that there is none."""
+    session: Any = Session()
+    rows: Any = None
+    session.conf = SimpleNamespace(get=lambda *_: None, set=lambda *_: None, unset=lambda *_: None)
+    run, session.sql = session.sql, lambda text, **_: run(text)
+    after = Progress({}, "new", 3, 7)
+    table = lake_tables.IcebergTable(session, "lake.db.t")
+    table.commit(table_jobs._insert, rows, Progress({}, "old", 2, 7), after)
+    call = "CALL lake.system.fast_forward('lake.db.t', 'main', 'kafkascan_new')"
+    assert call in session.run
 
 
 def test_no_logs_are_an_error(tmp_path: Any) -> None:
@@ -183,7 +284,7 @@ def test_ranges_of_commits(tmp_path: Any) -> None:
     path = segment_path(tmp_path, "a")
     path.write_bytes(damaged_log(3).log)
     options, _ = table_jobs.parse_table_options(str(tmp_path), "a.b.c", "iceberg", {})
-    logs = table_jobs._Logs(options)
+    logs = table_jobs._Logs.of(options)
     one = ("a", 0)
     assert logs.range_after({}, None) == ({one: 0}, {one: 6})
     assert logs.range_after({one: 2}, None) == ({one: 2}, {one: 6})
@@ -206,7 +307,7 @@ def test_bytes_that_are_no_batches_are_named(tmp_path: Any) -> None:
         options, _ = table_jobs.parse_table_options(
             str(tmp_path), "a.b.c", "iceberg", {"topics": name}
         )
-        logs = table_jobs._Logs(options)
+        logs = table_jobs._Logs.of(options)
         logs.range_after({}, None)
         found = logs.unread_tails()
         assert len(found) == (position is not None), name

@@ -125,20 +125,21 @@ def read_progress(spark: SparkSession, table: LakeTable) -> Progress:
 def create_table(spark: SparkSession, table: LakeTable, fields: Sequence[Field]) -> None:
     """Create a table if it does not exist, with a first commit, from which others continue."""
     columns = ddl(replace(one, nullable=True) for one in fields) + table.partition_columns
-    if not _exists(spark, table.name):
+    if not table_exists(spark, table.name):
         try:
             spark.sql(
                 f"CREATE TABLE IF NOT EXISTS {table.name} ({columns})"
                 f" USING {table.kind} PARTITIONED BY ({table.partitioning})"
             )
         except Exception:
-            if not _exists(spark, table.name):  # not created by another driver meanwhile
+            if not table_exists(spark, table.name):  # not created by another driver meanwhile
                 raise
     if next(table.commits(), None) is None:
         spark.sql(f"INSERT INTO {table.name} SELECT * FROM {table.name} WHERE false")
 
 
-def _exists(spark: SparkSession, name: str) -> bool:
+def table_exists(spark: SparkSession, name: str) -> bool:
+    """Whether a catalog has a table, or a path contains one of Delta."""
     from pyspark.errors import AnalysisException
 
     try:
@@ -234,8 +235,9 @@ class IcebergTable:
         )
         try:
             self._write(branch, statement, rows, before, after)
-            catalog, _, name = self.name.partition(".")
-            self._retry(f"CALL {catalog}.system.fast_forward('{name}', 'main', '{branch}')", before)
+            # With the catalog's name: Iceberg takes the first name for a catalog, if there is one.
+            call = f"{self.name.partition('.')[0]}.system.fast_forward"
+            self._retry(f"CALL {call}('{self.name}', 'main', '{branch}')", before)
         finally:
             self._retry(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS {branch}")
 

@@ -33,18 +33,23 @@ def follow_columns(spark: SparkSession, table: str, fields: Sequence[Field]) -> 
     ValueError
         If a column has a type that cannot become that of the rows.
     """
-    pa = require_pyarrow()
-    wanted = pa.struct([pa.field(one.name, one.arrow_type(is_spark=True)) for one in fields])
-    for change in _changes(spark.table(table).schema, wanted, table, ""):
+    for change in column_changes(spark, table, fields):
         try:
             spark.sql(f"ALTER TABLE {table} {change}")
         except Exception as error:
             # Another driver may have made the same change.
-            if change in _changes(spark.table(table).schema, wanted, table, ""):
+            if change in column_changes(spark, table, fields):
                 reason = str(error).partition("\n")[0]
                 hint = "; Delta needs the table property delta.enableTypeWidening to change types"
                 is_type = " TYPE " in change and "DELTA" in reason
                 raise ValueError(f"{table}: {change}: {reason}{hint if is_type else ''}") from None
+
+
+def column_changes(spark: SparkSession, table: str, fields: Sequence[Field]) -> list[str]:
+    """Return the changes that `follow_columns` makes, as ALTER TABLE declares them."""
+    pa = require_pyarrow()
+    wanted = pa.struct([pa.field(one.name, one.arrow_type(is_spark=True)) for one in fields])
+    return list(_changes(spark.table(table).schema, wanted, table, ""))
 
 
 def _changes(known: DataType, wanted: pa.DataType, table: str, path: str) -> Iterator[str]:
@@ -73,7 +78,11 @@ def _wider(known: str, wanted: str, table: str, path: str) -> Iterator[str]:
         if wanted != known:
             yield f"ALTER COLUMN {path} TYPE {wanted}"
     elif not _holds(known, wanted):
-        raise ValueError(f"{table}: the column {path} is {known}, and the rows have {wanted}")
+        as_bytes = ", or read its topic without the option registry" if known == "binary" else ""
+        raise ValueError(
+            f"{table}: the column {path} is {known}, and the rows have {wanted}:"
+            f" drop the table, or write to another one{as_bytes}"
+        )
 
 
 def _holds(kind: str, other: str) -> bool:

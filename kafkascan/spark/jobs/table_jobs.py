@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkascan.schemas.registry_schemas import SCHEMAS_TOPIC
 from kafkascan.spark.jobs.fleet_jobs import JobReport, parsed_options
 from kafkascan.spark.jobs.lake_tables import (
     Commit,
@@ -20,8 +21,9 @@ from kafkascan.spark.jobs.lake_tables import (
     lake_table,
     read_progress,
     require_table_name,
+    table_exists,
 )
-from kafkascan.spark.jobs.table_columns import follow_columns
+from kafkascan.spark.jobs.table_columns import column_changes, follow_columns
 from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.spark.options.option_values import format_offsets, parse_offsets
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
@@ -49,6 +51,8 @@ _TYPED = {
     "valueschema": "value_schema",
     "valuemessage": "value_message",
 }
+# For subscribePattern, which selects no internal topics of Kafka: a registry's is none to Kafka.
+_ORDINARY_TOPICS = rf"^(?!{SCHEMAS_TOPIC}\Z)"
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 # The last record of each key. Without a condition on offsets, a run that continues from the rows
@@ -103,36 +107,49 @@ def write_table(
         Options of the data source. By default, the columns are topic, partition, offset,
         timestamp, key, value and headers; ``columns`` adds others. ``registry`` gives values
         types; a topic of a table of its own has the schema ``TOPIC-value``, and bytes if there is
-        none. With ``maxBytesPerTrigger`` or ``maxOffsetsPerTrigger``, a run makes several commits.
-        ``startingOffsets`` (by default the earliest) applies to a table without commits.
+        none or it cannot be used. With ``maxBytesPerTrigger`` or ``maxOffsetsPerTrigger``, a run
+        makes several commits. ``startingOffsets`` (by default the earliest) applies to a table
+        without commits.
 
     Returns
     -------
     JobReport
-        A row per partition and commit. Findings are records that went to the table of problems,
-        bytes at the end of a log that are no complete batches, topics whose values are bytes, and
-        offsets that were taken from rows because their commits have expired.
+        A row per partition and commit. Findings are what is missing in the registry, records that
+        went to the table of problems, bytes at the end of a log that are no complete batches,
+        topics of new tables whose values are bytes, and offsets that were taken from rows because
+        their commits have expired.
 
     Raises
     ------
     NoLogsError
         If there are no logs, or none of a topic that the options name.
     ValueError
-        If offsets after the last commit no longer exist, unless ``failOnDataLoss=false``; or if a
-        column of the table has a type that cannot become that of the rows.
+        If offsets after the last commit no longer exist, unless ``failOnDataLoss=false``; or,
+        before anything is written, if a column of a table has a type that cannot become that of
+        the rows.
+    ImportError
+        Before anything is written, if a library is missing that the schemas need.
     """
     parsed, typed = parse_table_options(path, table, table_format, options)
     wanted = parsed.replace(ignore_missing_files=False)
     require_logs(list_selected(wanted), wanted)
+    targets = [
+        _Target.of(spark, name, table_format, records, upsert=upsert)
+        for name, records in _tables(parsed, table, typed)
+    ]
+    for one in targets:
+        one.require_columns(spark)
     rows: list[Row] = []
-    findings: list[str] = []
-    totals = {"tables": 0, "commits": 0, "offsets": 0, "problems": 0}
-    for name, one in _tables(parsed, table, typed, findings):
-        totals["tables"] += 1
-        logs = _Logs.of(one)
-        main = lake_table(spark, name, table_format)
-        filled = list(_fill(spark, main, logs, _rows_of(one, upsert=upsert)))
+    registry = typed.get("registry", parsed.registry)
+    problems = () if registry is None else registry.problems
+    findings = [str(one) for one in problems if one.rows_missing]
+    totals = {"tables": len(targets), "commits": 0, "offsets": 0, "problems": 0}
+    for one in targets:
+        name, logs = one.main.name, _Logs.of(one.records.options)
+        filled = list(_fill(spark, one.main, logs, one.rows))
         rows += [row for step in filled for row in _manifest(name, step)]
+        if one.records.note and filled and not filled[0].before.offsets:  # a new table
+            findings.append(one.records.note)
         findings += [
             f"{name}: no commit of kafkascan is left: continued after the offsets of its rows"
             for step in filled
@@ -141,13 +158,12 @@ def write_table(
         findings += logs.unread_tails()
         totals["commits"] += len(filled)
         totals["offsets"] += sum(map(_advance, filled))
-        problems = lake_table(spark, problems_name(name), table_format)
-        until = read_progress(spark, main).offsets
-        apart = list(_fill(spark, problems, logs, _problems_of(one, upsert=upsert), until))
+        until = read_progress(spark, one.main).offsets
+        apart = list(_fill(spark, one.apart, logs, one.problems, until))
         count = sum(step.commit.added_rows for step in apart)
         totals["problems"] += count
         if count:
-            findings.append(f"{name}: {count} records are no rows: see {problems.name}")
+            findings.append(f"{name}: {count} records are no rows: see {one.apart.name}")
     manifest = require_pyarrow().Table.from_batches(
         [record_batch_of_rows(rows, MANIFESTS["table"])]
     )
@@ -189,7 +205,7 @@ def parse_table_options(
             typed["registry"] = parse_registry(typed["registry"])
     parsed = parsed_options("table", path, given)
     if not parsed.selects_topics:  # internal topics only if they are named
-        parsed = parsed.replace(subscribe_pattern=".*")
+        parsed = parsed.replace(subscribe_pattern=_ORDINARY_TOPICS)
     more = [name for name in parsed.columns if name not in (*_COLUMNS, CORRUPT_RECORD.name)]
     ours = parsed.replace(
         columns=(*_COLUMNS, *more),
@@ -200,29 +216,36 @@ def parse_table_options(
     return ours, typed
 
 
+class _Records(NamedTuple):
+    """The records of a table, and a note if their values are bytes although there is a registry."""
+
+    options: Options
+    note: str = ""
+
+
 def _tables(
-    options: Options, table: str, typed: Mapping[str, Any], findings: list[str]
-) -> Iterator[tuple[str, Options]]:
-    """Yield the name of each table, and the options of its records."""
+    options: Options, table: str, typed: Mapping[str, Any]
+) -> Iterator[tuple[str, _Records]]:
+    """Yield the name of each table, and its records."""
     if "{topic}" not in table:
-        yield table, options
+        yield table, _Records(options)
         return
     names: dict[str, str] = {}
     for topic in dict.fromkeys(topic for topic, _ in LogEnds(options).logs()):
         name = table.replace("{topic}", re.sub(r"\W", "_", topic))
-        if name in names:
-            raise ValueError(f"the topics {names[name]} and {topic} have the same table {name}")
-        names[name] = topic
-        yield name, _of_topic(options.replace(topics=(topic,)), typed, findings)
+        for one in (name, problems_name(name)):
+            if one in names:
+                raise ValueError(f"the topics {names[one]} and {topic} have the same table {one}")
+            names[one] = topic
+        yield name, _of_topic(topic, options.replace(topics=(topic,)), typed)
 
 
-def _of_topic(options: Options, typed: Mapping[str, Any], findings: list[str]) -> Options:
-    """Return options with those of values with types, if the registry has a schema for these."""
+def _of_topic(topic: str, options: Options, typed: Mapping[str, Any]) -> _Records:
+    """Return records with values of types, if the registry has a schema for these."""
     try:
-        return options.replace(**typed).checked()
+        return _Records(options.replace(**typed).checked())
     except ValueError as error:
-        findings.append(f"{', '.join(options.topics or ())}: values are bytes: {error}")
-        return options
+        return _Records(options, f"{topic}: values are bytes: {error}")
 
 
 @dataclass(frozen=True)
@@ -241,6 +264,36 @@ class _Source:
     fields: tuple[Field, ...]
     frame: Callable[[SparkSession, Sequence[ScanTask]], DataFrame]
     statement: Statement
+
+
+@dataclass(frozen=True)
+class _Target:
+    """A table and the one of its problems, with what both are filled from."""
+
+    records: _Records
+    main: LakeTable
+    rows: _Source
+    apart: LakeTable
+    problems: _Source
+
+    @classmethod
+    def of(
+        cls, spark: SparkSession, name: str, kind: str, records: _Records, *, upsert: bool
+    ) -> _Target:
+        """Return a table by its name."""
+        return cls(
+            records,
+            lake_table(spark, name, kind),
+            _rows_of(records.options, upsert=upsert),
+            lake_table(spark, problems_name(name), kind),
+            _problems_of(records.options, upsert=upsert),
+        )
+
+    def require_columns(self, spark: SparkSession) -> None:
+        """Raise `ValueError` if a table exists whose columns cannot hold the rows."""
+        for table, source in ((self.main, self.rows), (self.apart, self.problems)):
+            if table_exists(spark, table.name):
+                column_changes(spark, table.name, source.fields)
 
 
 def _rows_of(options: Options, *, upsert: bool) -> _Source:

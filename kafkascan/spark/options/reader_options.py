@@ -267,22 +267,27 @@ class Options:
         """The schemas of the columns of keys and values that are decoded."""
         if self.registry is None:
             return {}
-        value = self.value_schema
-        if value is None:
-            if self.topics is None or len(self.topics) != 1:
-                raise ValueError(
-                    "registry: name the schema of the values with valueSchema=SUBJECT, or select"
-                    " one topic"
-                )
-            value = f"{self.topics[0]}-value"
-        given = {"key": self.key_schema, "value": value}
-        return {
-            name: reader_of(
-                self.registry, name, subject, self.value_message if name == "value" else ""
+        value = self._value_reader(self.registry)
+        if self.key_schema is None:
+            return {"value": value}
+        return {"key": reader_of(self.registry, "key", self.key_schema), "value": value}
+
+    def _value_reader(self, registry: Registry) -> ReaderSchema:
+        if self.value_schema is not None:
+            return reader_of(registry, "value", self.value_schema, self.value_message)
+        if self.topics is None or len(self.topics) != 1:
+            raise ValueError(
+                "registry: name the schema of the values with valueSchema=SUBJECT, or select one"
+                " topic"
             )
-            for name, subject in given.items()
-            if subject is not None
-        }
+        subject = f"{self.topics[0]}-value"
+        newest = registry.newest(subject)
+        if newest is None:
+            raise ValueError(
+                f"the registry has no version of the subject {subject!r}"
+                " (valueSchema=SUBJECT names another one)"
+            )
+        return ReaderSchema(registry, newest, self.value_message)
 
     def replace(self, **changes: Any) -> Options:
         """Return a copy of these options with changes."""
