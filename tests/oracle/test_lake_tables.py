@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,7 @@ from kafkascan.schemas import open_registry
 from kafkascan.spark.options.manifests import MANIFESTS
 from tests.oracle.lake_race import TABLES, Driver, race
 from tests.oracle.rest_catalog import RestCatalog
-from tests.oracle.spark_kafka import ROOT, install, pyspark_folder
+from tests.oracle.spark_kafka import ROOT, install, jar_folder, pyspark_folder, spark_version
 from tests.spark.cluster import running_cluster
 from tests.spark.java import MISSING, find_java
 from tests.spark.logs import DATA, damaged_log, rows, segment_path
@@ -151,8 +154,11 @@ def test_values_have_the_types_of_the_registry(driver: Driver, named: Any) -> No
 def test_each_topic_has_a_table(driver: Driver, named: Any) -> None:
     target = named("of_{topic}")
     found = driver.ask("write_table", path=str(TYPED), registry=str(TYPED), **target)
-    assert found["summary"]["tables"] == 4  # no internal topics
+    assert found["summary"]["tables"] == 3  # neither internal topics nor that of the registry
     assert any("payments: values are bytes" in one for one in found["findings"])
+    again = driver.ask("write_table", path=str(TYPED), registry=str(TYPED), **target)
+    assert again["summary"]["commits"] == 0
+    assert again["findings"] == []
     orders = target["table"].replace("{topic}", "orders")
     assert read(driver, orders, "count(value.buyer) AS buyers")[0]["buyers"] > 50
 
@@ -311,6 +317,33 @@ def test_snippets(driver: Driver, tmp_path: Path) -> None:
     for snippet in snippets:
         here = re.sub(r'"(warehouse|checkpoint)"', rf'"{tmp_path}/\1"', snippet)
         driver.ask("snippet", text=here.replace("tests/golden", str(GOLDEN)))
+
+
+def test_the_command_of_the_page(tmp_path: Path) -> None:
+    install()
+    page = (ROOT / "docs" / "how-to" / "lakehouse.md").read_text()
+    (block,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    pip, command = block.split("\n", 1)
+    assert f"'pyspark=={spark_version()}'" in pip
+    jar = r"packages=[\w.]+:(?P<name>[\w.-]+):(?P<version>[\d.]+)"
+    command = re.sub(jar, rf"jars={jar_folder()}/\g<name>-\g<version>.jar", command)
+    command = command.replace("/backups/broker-1", str(TYPED))
+    command = command.replace("warehouse=warehouse", f"warehouse={tmp_path}/warehouse")
+    program, *words = shlex.split(command)
+    assert program == "kafkascan"
+    words += ["--master", "local[1]", "--conf", "spark.log.level=WARN"]
+    paths = os.pathsep.join([str(pyspark_folder()), str(ROOT)])
+    run = subprocess.run(
+        [sys.executable, "-m", "kafkascan", *words],
+        env=os.environ | {"PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert run.returncode == 1, run.stderr
+    assert "lake.db.orders: 1 records are no rows" in run.stderr
+    assert "CatalogNotFoundException" not in run.stderr
+    names = ("events", "orders", "payments")
+    tables = {f"{name}{end}" for name in names for end in ("", "_problems")}
+    assert {one.name for one in (tmp_path / "warehouse" / "db").iterdir()} == tables
 
 
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
