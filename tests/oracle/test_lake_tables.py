@@ -323,9 +323,9 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     install()
     page = (ROOT / "docs" / "how-to" / "lakehouse.md").read_text()
     (block,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-    pip, command = block.split("\n", 1)
+    pip, command = block.replace("\\\n", "").split("\n", 1)
     assert f"'pyspark=={spark_version()}'" in pip
-    jar = r"packages=[\w.]+:(?P<name>[\w.-]+):(?P<version>[\d.]+)"
+    jar = r"jars\.packages=[\w.]+:(?P<name>[\w.-]+):(?P<version>[\d.]+)"
     command = re.sub(jar, rf"jars={jar_folder()}/\g<name>-\g<version>.jar", command)
     command = command.replace("/backups/broker-1", str(TYPED))
     command = command.replace("warehouse=warehouse", f"warehouse={tmp_path}/warehouse")

@@ -216,6 +216,13 @@ def test_a_column_of_another_type_is_found_first() -> None:
     )
 
 
+def test_columns_without_a_schema_say_why() -> None:
+    session: Any = Session(columns=COLUMNS, table="l.d._schemas")
+    with pytest.raises(ValueError, match=r"the column `value` is struct.*have binary") as found:
+        table_jobs.write_table(session, TYPED, "l.d.{topic}", registry=TYPED, topics="_schemas")
+    assert "(_schemas: values are bytes: the registry has no version of" in str(found.value)
+
+
 def test_damage_of_the_registry_is_a_finding(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

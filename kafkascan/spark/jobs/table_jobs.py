@@ -291,9 +291,13 @@ class _Target:
 
     def require_columns(self, spark: SparkSession) -> None:
         """Raise `ValueError` if a table exists whose columns cannot hold the rows."""
-        for table, source in ((self.main, self.rows), (self.apart, self.problems)):
-            if table_exists(spark, table.name):
-                column_changes(spark, table.name, source.fields)
+        try:
+            for table, source in ((self.main, self.rows), (self.apart, self.problems)):
+                if table_exists(spark, table.name):
+                    column_changes(spark, table.name, source.fields)
+        except ValueError as error:
+            note = f" ({self.records.note})" if self.records.note else ""
+            raise ValueError(f"{error}{note}") from None
 
 
 def _rows_of(options: Options, *, upsert: bool) -> _Source:
