@@ -6,6 +6,7 @@ import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,6 +152,23 @@ def test_an_error_in_a_task_is_shown_by_its_last_line(monkeypatch: pytest.Monkey
     assert result.exit_code == 3
     expected = "kafkascan: kafkascan.format.errors.TruncatedLogError: /data/a-0/0.log: it shrank\n"
     assert result.stderr == expected
+
+
+def test_an_exception_of_java_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from kafkascan.spark import jobs
+
+    class JavaError(Exception):
+        java_exception = SimpleNamespace(getMessage=lambda: "no plugin of the catalog 'lake'\nat x")
+
+    def verify(*arguments: Any, **options: Any) -> None:
+        raise JavaError
+
+    monkeypatch.setattr(spark_commands, "_session", lambda *_: nullcontext())
+    monkeypatch.setattr(jobs, "verify", verify)
+    result = CliRunner().invoke(group, ["verify", str(DATA)])
+    assert result.exit_code == 3
+    assert result.stderr == "kafkascan: no plugin of the catalog 'lake'\n"
 
 
 def test_without_pyspark_the_command_says_how_to_install_it(

@@ -188,6 +188,13 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any]) -> None:
     except (OSError, PySparkException) as error:
         _fail(run, error, EXIT_UNREADABLE)
         return
+    except Exception as error:
+        java = getattr(error, "java_exception", None)
+        if java is None:
+            raise
+        # Of py4j: PySpark has no class of its own for each exception, as of a missing catalog.
+        _fail(run, RuntimeError(java.getMessage() or java.toString()), EXIT_UNREADABLE)
+        return
     run.output.write_rows(MANIFESTS[job], report.manifest.to_pylist())
     for finding in report.findings:
         run.print(printable(finding))
