@@ -19,6 +19,7 @@ MAX_COLUMNS = 1 << 14
 _LARGEST_FIXED_VALUE = 1 << 10
 _LARGEST_DECIMAL128 = 38
 _DURATION = ("months", "days", "milliseconds")
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
 def column_of(schema: AvroType, name: str = "value") -> TypedColumn:
@@ -56,18 +57,19 @@ class _Columns:
         if one.kind == "record":
             inner = (*outer, one)
             members = [self.of(field.type, field.name, inner) for field in one.fields]
-            return _struct(name, members, nullable)
+            return TypedColumn.of_struct(name, members, nullable=nullable)
         if one.kind == "array":
             item = self.of(one.parts[0], "item", (*outer, one))
-            return TypedColumn(name, pa.list_(item.arrow_field), (item,), nullable)
+            return TypedColumn.of_list(name, item, nullable=nullable)
         if one.kind == "map":
-            return self._map(one, name, outer, nullable)
+            value = self.of(one.parts[0], "value", (*outer, one))
+            return TypedColumn.of_map(name, value, nullable=nullable)
         if one.kind == "enum":
             kind = pa.dictionary(pa.int32(), pa.string())
             return TypedColumn(name, kind, (), nullable, one.symbols)
         if one.logical == "duration":
             parts = [TypedColumn(part, pa.uint32()) for part in _DURATION]
-            return _struct(name, parts, nullable)
+            return TypedColumn.of_struct(name, parts, nullable=nullable)
         return TypedColumn(name, _plain_type(one), (), nullable or one.kind == "null")
 
     def _union(
@@ -80,20 +82,7 @@ class _Columns:
         if len(branches) == 1:
             return self.of(branches[0], name, outer, nullable=nullable)
         members = [self.of(one, one.name or one.kind, outer, nullable=True) for one in branches]
-        return _struct(name, members, nullable)
-
-    def _map(
-        self, one: AvroType, name: str, outer: tuple[AvroType, ...], nullable: bool
-    ) -> TypedColumn:
-        pa = require_pyarrow()
-        key, value = TypedColumn("key", pa.string()), self.of(one.parts[0], "value", (*outer, one))
-        pair = _struct("entries", [key, value], False)
-        return TypedColumn(name, pa.map_(pa.string(), value.arrow_field), (pair,), nullable)
-
-
-def _struct(name: str, members: list[TypedColumn], nullable: bool) -> TypedColumn:
-    kind = require_pyarrow().struct([one.arrow_field for one in members])
-    return TypedColumn(name, kind, tuple(members), nullable)
+        return TypedColumn.of_struct(name, members, nullable=nullable)
 
 
 def _plain_type(one: AvroType) -> pa.DataType:
@@ -107,17 +96,14 @@ def _plain_type(one: AvroType) -> pa.DataType:
         is_value = 0 < one.size <= _LARGEST_FIXED_VALUE
         return pa.binary(one.size) if is_value else pa.binary()
     if one.logical:
-        return {
+        clock, _, unit = one.logical.rpartition("-")
+        times = {
             "date": pa.date32(),
             "time-millis": pa.time32("ms"),
             "time-micros": pa.time64("us"),
-            "timestamp-millis": pa.timestamp("ms", "UTC"),
-            "timestamp-micros": pa.timestamp("us", "UTC"),
-            "timestamp-nanos": pa.timestamp("ns", "UTC"),
-            "local-timestamp-millis": pa.timestamp("ms"),
-            "local-timestamp-micros": pa.timestamp("us"),
-            "local-timestamp-nanos": pa.timestamp("ns"),
-        }[one.logical]
+        }
+        zone = "UTC" if clock == "timestamp" else None
+        return times.get(one.logical) or pa.timestamp(_UNITS[unit], zone)
     return {
         "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(),
         "float": pa.float32(), "double": pa.float64(), "bytes": pa.binary(),

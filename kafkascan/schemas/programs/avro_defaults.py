@@ -82,10 +82,6 @@ def _of(kind: type[Kind], value: object) -> Kind:
     return value
 
 
-def _number(value: Json) -> int | float:
-    return value if isinstance(value, float) else _of(int, value)
-
-
 def _primitive(one: AvroType, value: Json) -> bytes:
     if one.kind == "null":
         _of(type(None), value)
@@ -93,9 +89,13 @@ def _primitive(one: AvroType, value: Json) -> bytes:
     if one.kind == "boolean":
         return bytes([_of(bool, value)])
     if one.kind in ("int", "long"):
-        return _integer(value, 32 if one.kind == "int" else 64)
+        whole, limit = _of(int, value), 1 << (31 if one.kind == "int" else 63)
+        if not -limit <= whole < limit:
+            raise OverflowError
+        return _varint(whole)
     if one.kind in ("float", "double"):
-        number = float(value) if value in ("NaN", "INF", "-INF") else float(_number(value))
+        is_float = isinstance(value, float) or value in ("NaN", "INF", "-INF")
+        number = float(value if is_float else _of(int, value))  # type: ignore[arg-type]
         return struct.pack("<f" if one.kind == "float" else "<d", number)
     if one.kind == "string":
         return _sized(_of(str, value).encode())
@@ -105,13 +105,6 @@ def _primitive(one: AvroType, value: Json) -> bytes:
     if len(data) != one.size:
         raise ValueError
     return data
-
-
-def _integer(value: Json, bits: int) -> bytes:
-    number = _of(int, value)
-    if not -(1 << bits - 1) <= number < 1 << bits - 1:
-        raise OverflowError
-    return _varint(number)
 
 
 def _block(items: Iterable[bytes]) -> bytes:

@@ -2,77 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
 
 from kafkascan._core import typed_values as _core
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.programs.avro_columns import column_of
 from kafkascan.schemas.programs.avro_defaults import encoded_default
-from kafkascan.schemas.programs.avro_schema import NO_DEFAULT, AvroField, AvroType
-from kafkascan.schemas.programs.typed_columns import ColumnLayout
+from kafkascan.schemas.programs.avro_schema import NO_DEFAULT, PRIMITIVES, AvroField, AvroType
+from kafkascan.schemas.programs.program_runs import StepProgram
 from kafkascan.tables.schema import require_pyarrow
 
-STEP_DTYPE = np.dtype(
-    [("op", "i4"), ("column", "i4"), ("first_part", "i4"), ("parts", "i4"),
-     ("size", "i8"), ("at", "i8")]
-)  # fmt: skip
-
 # By the kinds of writer and reader (specification 1.12, "Schema Resolution").
+_WIDER = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+}
 _PLAIN = {
-    ("null", "null"): "NULL",
-    ("boolean", "boolean"): "BOOLEAN",
-    ("int", "int"): "INT",
-    ("int", "long"): "INT_AS_LONG",
-    ("int", "float"): "INT_AS_FLOAT",
-    ("int", "double"): "INT_AS_DOUBLE",
-    ("long", "long"): "LONG",
-    ("long", "float"): "LONG_AS_FLOAT",
-    ("long", "double"): "LONG_AS_DOUBLE",
-    ("float", "float"): "FLOAT",
-    ("float", "double"): "FLOAT_AS_DOUBLE",
-    ("double", "double"): "DOUBLE",
-    ("bytes", "bytes"): "BYTES",
-    ("bytes", "string"): "TEXT",
+    **{(kind, kind): kind.upper() for kind in PRIMITIVES},
+    **{(kind, to): f"{kind}_as_{to}".upper() for kind, wider in _WIDER.items() for to in wider},
+    **{(kind, "string"): "TEXT" for kind in ("bytes", "string")},
     ("string", "bytes"): "BYTES",
-    ("string", "string"): "TEXT",
 }
 _SKIPPED = {
     "boolean": ("SKIP_FIXED", 1), "int": ("SKIP_INT", 0), "long": ("SKIP_INT", 0),
     "float": ("SKIP_FIXED", 4), "double": ("SKIP_FIXED", 8), "bytes": ("SKIP_BYTES", 0),
     "string": ("SKIP_BYTES", 0), "null": ("SKIP_NULL", 0),
 }  # fmt: skip
-_ROOT, _MAX_STEPS = 0, 1 << 18
+_ROOT = 0
 
 
 class _UnresolvedError(Exception):
     """The reader's type cannot hold values of the writer's."""
 
 
-class AvroProgram:
+class AvroProgram(StepProgram):
     """
     The steps that decode values of any number of writer's schemas into one reader's columns.
 
     Parameters
     ----------
     reader : AvroType
-
-    Attributes
-    ----------
-    layout : ColumnLayout
-        The reader's columns.
+        Of the columns.
     """
 
+    decode_into = staticmethod(_core.decode_into)
+
     def __init__(self, reader: AvroType) -> None:
-        self.layout = ColumnLayout(column_of(reader))
+        super().__init__(column_of(reader))
         self._reader = reader
-        self._steps: list[tuple[int, int, int, int, int, int]] = []
-        self._parts: list[int] = []
-        self._constants = bytearray()
         self._skips: dict[AvroType, int] = {}
-        self._below: dict[int, int] = {}
         self._sizes: dict[AvroType, int] = {}
 
     def add(self, writer: AvroType) -> int:
@@ -89,31 +68,10 @@ class AvroProgram:
         except RecursionError:
             raise ValueSchemaError("types are nested too deeply") from None
 
-    @property
-    def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:
-        """The compiled loop that runs the program."""
-        return _core.decode_into
-
-    def as_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
-        """Return steps, their parts, and constants, for `decode_into`."""
-        steps = np.array(self._steps, STEP_DTYPE).view(np.uint8)
-        parts = np.array(self._parts, np.int32)
-        return steps, parts, np.frombuffer(bytes(self._constants), np.uint8)
-
-    # ---- steps ---------------------------------------------------------------------------
-
     def _step(
         self, op: str, column: int = 0, parts: Sequence[int] = (), size: int = 0, at: int = 0
     ) -> int:
-        if len(self._steps) == _MAX_STEPS:
-            raise ValueSchemaError(f"the schema needs more than {_MAX_STEPS} steps")
-        self._steps.append((_core.AVRO_OPS[op], column, len(self._parts), len(parts), size, at))
-        self._parts += parts
-        return len(self._steps) - 1
-
-    def _constant(self, data: bytes) -> int:
-        self._constants += data
-        return len(self._constants) - len(data)
+        return self._add(_core.AVRO_OPS[op], column, parts, size, at)
 
     # ---- resolution ----------------------------------------------------------------------
 
@@ -132,18 +90,18 @@ class AvroProgram:
             return self._in_union(writer, reader, column)
         if not _match(writer, reader):
             raise _UnresolvedError
-        if reader.kind == "record" and not self._is_struct(column):
-            return self._step("RAW", column, [self._skip(writer)])
         if reader.kind == "record":
-            return self._record(writer, reader, column)
+            if require_pyarrow().types.is_struct(self.layout.columns[column].type):
+                return self._record(writer, reader, column)
+            return self._step("RAW", column, [self._skip(writer)])
         if reader.kind in ("array", "map"):
             return self._list(writer, reader, column)
         if reader.kind == "enum":
-            return self._step("ENUM", column, _symbol_numbers(writer, reader))
+            numbers = {symbol: number for number, symbol in enumerate(reader.symbols)}
+            other = numbers.get(reader.default_symbol or "", -1)
+            parts = [numbers.get(symbol, other) for symbol in writer.symbols]
+            return self._step("ENUM", column, parts)
         return self._value(writer, reader, column)
-
-    def _is_struct(self, column: int) -> bool:
-        return bool(require_pyarrow().types.is_struct(self.layout.columns[column].type))
 
     def _value(self, writer: AvroType, reader: AvroType, column: int) -> int:
         if reader.logical == "decimal":
@@ -182,15 +140,8 @@ class AvroProgram:
         item = child if reader.kind == "array" else self.layout.first_child[child] + 1
         step = self._matched(writer.parts[0], reader.parts[0], item)
         smallest = self._smallest(writer.parts[0]) + (writer.kind == "map")
-        cost = max(1, self._count_below(child) // max(1, smallest))
+        cost = max(1, self.layout.sizes[child] // max(1, smallest))
         return self._step(reader.kind.upper(), column, [step], cost)
-
-    def _count_below(self, column: int) -> int:
-        """Return the number of columns of a tree."""
-        if column not in self._below:
-            inner = sum(self._count_below(one) for one in self.layout.children_of(column))
-            self._below[column] = 1 + inner
-        return self._below[column]
 
     def _smallest(self, one: AvroType) -> int:
         """Return the size of the smallest encoding of a type; inside itself, a record has 0."""
@@ -271,27 +222,12 @@ def _same_unit(writer: AvroType, reader: AvroType) -> bool:
         return True
     if "decimal" in (writer.logical, reader.logical):
         return writer.logical == reader.logical and writer.scale == reader.scale
-    return _unit(writer) == _unit(reader)
-
-
-def _unit(one: AvroType) -> str:
-    """Return what a number counts; a local time counts the same as one with a time zone."""
-    return one.logical.removeprefix("local-")
+    # A local time counts the same as one with a time zone.
+    return writer.logical.removeprefix("local-") == reader.logical.removeprefix("local-")
 
 
 def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
     """Return the branches that may be read: first those of the same type and full name."""
-    matching = [number for number, one in enumerate(branches) if _match(writer, one)]
-    return sorted(matching, key=lambda number: _distance(writer, branches[number]))
-
-
-def _distance(writer: AvroType, branch: AvroType) -> int:
-    if writer.kind != branch.kind:
-        return 2
-    return int(writer.name != branch.name)
-
-
-def _symbol_numbers(writer: AvroType, reader: AvroType) -> list[int]:
-    numbers = {symbol: number for number, symbol in enumerate(reader.symbols)}
-    other = numbers.get(reader.default_symbol or "", -1)
-    return [numbers.get(symbol, other) for symbol in writer.symbols]
+    matching = [(one, number) for number, one in enumerate(branches) if _match(writer, one)]
+    matching.sort(key=lambda pair: (pair[0].kind != writer.kind, pair[0].name != writer.name))
+    return [number for _, number in matching]

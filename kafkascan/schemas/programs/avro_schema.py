@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -20,18 +20,14 @@ _LARGEST_TEXT = 1 << 24
 _NAMED = ("record", "error", "enum", "fixed")
 # The primitive that a logical type annotates; decimal, uuid and duration have rules of their own.
 _LOGICAL = {
-    "date": "int",
-    "time-millis": "int",
-    "time-micros": "long",
-    "timestamp-millis": "long",
-    "timestamp-micros": "long",
-    "timestamp-nanos": "long",
-    "local-timestamp-millis": "long",
-    "local-timestamp-micros": "long",
+    "date": "int", "time-millis": "int", "time-micros": "long",
+    "timestamp-millis": "long", "timestamp-micros": "long", "timestamp-nanos": "long",
+    "local-timestamp-millis": "long", "local-timestamp-micros": "long",
     "local-timestamp-nanos": "long",
-}
-_DURATION_SIZE, _UUID_SIZE, _LARGEST_PRECISION = 12, 16, 76
-_LARGEST_FIXED = 2**31 - 1
+}  # fmt: skip
+# The bytes of a fixed that one annotates.
+_FIXED = {"duration": 12, "uuid": 16}
+_LARGEST_PRECISION, _LARGEST_FIXED = 76, 2**31 - 1
 
 
 class _NoDefault:
@@ -112,7 +108,7 @@ def parse_avro(text: str, references: Mapping[str, str] | None = None) -> AvroTy
         If a text is no schema, a name is unknown, or types are nested in more than 64 levels.
     """
     try:
-        return _Parser(references or {}).parse(text)
+        return _Parser(references or {}).of(_json(text), "", 0)
     except RecursionError:
         raise ValueSchemaError("types are nested too deeply") from None
 
@@ -122,10 +118,7 @@ class _Parser:
         self._named: dict[str, AvroType] = {}
         self._unread = dict(references)
 
-    def parse(self, text: str) -> AvroType:
-        return self._type(_json(text), "", 0)
-
-    def _type(self, node: Json, namespace: str, depth: int) -> AvroType:
+    def of(self, node: Json, namespace: str, depth: int) -> AvroType:
         if depth > MAX_DEPTH:
             raise ValueSchemaError(f"types are nested in more than {MAX_DEPTH} levels")
         if isinstance(node, str):
@@ -136,12 +129,12 @@ class _Parser:
             raise ValueSchemaError(f"{node!r} is no type")
         kind = node.get("type")
         if not isinstance(kind, str):
-            return self._type(kind, namespace, depth + 1)
+            return self.of(kind, namespace, depth + 1)
         if kind in _NAMED:
             return self._declared(kind, node, namespace, depth)
         if kind in ("array", "map"):
             part = node.get("items" if kind == "array" else "values")
-            return AvroType(kind, parts=[self._type(part, namespace, depth + 1)])
+            return AvroType(kind, parts=[self.of(part, namespace, depth + 1)])
         if kind not in PRIMITIVES:
             return self._found(kind, namespace, depth)
         return _with_logical(AvroType(kind), node)
@@ -161,11 +154,11 @@ class _Parser:
         raise ValueSchemaError(f"there is no type {full!r}")
 
     def _referenced(self, reference: str, name: str | None, depth: int) -> AvroType:
-        found = self._type(_json(self._unread.pop(reference)), "", depth + 1)
+        found = self.of(_json(self._unread.pop(reference)), "", depth + 1)
         return found if name is None else self._named.get(name, found)
 
     def _union(self, branches: list[Json], namespace: str, depth: int) -> AvroType:
-        parts = [self._type(one, namespace, depth + 1) for one in branches]
+        parts = [self.of(one, namespace, depth + 1) for one in branches]
         if any(one.kind == "union" for one in parts):
             raise ValueSchemaError("a union contains a union")
         names = [one.name or one.kind for one in parts]
@@ -205,7 +198,7 @@ class _Parser:
             raise ValueSchemaError(f"{node!r} is no field")
         return AvroField(
             _text(node, "name"),
-            self._type(node.get("type"), namespace, depth + 1),
+            self.of(node.get("type"), namespace, depth + 1),
             node.get("default", NO_DEFAULT),
             _texts(node, "aliases"),
         )
@@ -234,10 +227,8 @@ def _texts(node: dict[str, Json], key: str) -> tuple[str, ...]:
     found = node.get(key)
     if found is None and key == "aliases":
         return ()
-    if not isinstance(found, list):
-        raise ValueSchemaError(f"{key} are no list of texts")
-    texts = tuple(one for one in found if isinstance(one, str))
-    if len(texts) < len(found):
+    texts = tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+    if not isinstance(found, list) or len(texts) < len(found):
         raise ValueSchemaError(f"{key} are no list of texts")
     return texts
 
@@ -259,36 +250,26 @@ def _full_name(name: str, own: Json, namespace: str) -> str:
 def _with_logical(found: AvroType, node: dict[str, Json]) -> AvroType:
     """Set the logical type; one that is unknown or not valid here is ignored, as Avro says."""
     logical = node.get("logicalType")
-    if isinstance(logical, str) and _LOGICAL.get(logical) == found.kind:
-        found.logical = logical
-    rule = _RULES.get(logical) if isinstance(logical, str) else None
-    if isinstance(logical, str) and rule is not None and rule(found, node):
+    if isinstance(logical, str) and _is_valid(logical, found, node):
         found.logical = logical
     return found
+
+
+def _is_valid(logical: str, found: AvroType, node: dict[str, Json]) -> bool:
+    if logical == "decimal":
+        return _is_decimal(found, node)
+    if found.kind == "fixed":
+        return _FIXED.get(logical) == found.size
+    return found.kind == ("string" if logical == "uuid" else _LOGICAL.get(logical))
 
 
 def _is_decimal(found: AvroType, node: dict[str, Json]) -> bool:
     precision, scale = node.get("precision"), node.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int):
         return False
-    if found.kind not in ("bytes", "fixed") or not 0 <= scale <= precision:
+    if found.kind not in ("bytes", "fixed"):
         return False
-    if not 1 <= precision <= _LARGEST_PRECISION:
+    if not 0 <= scale <= precision or not 1 <= precision <= _LARGEST_PRECISION:
         return False
     found.precision, found.scale = precision, scale
     return True
-
-
-def _is_uuid(found: AvroType, node: dict[str, Json]) -> bool:
-    return found.kind == "string" or (found.kind == "fixed" and found.size == _UUID_SIZE)
-
-
-def _is_duration(found: AvroType, node: dict[str, Json]) -> bool:
-    return found.kind == "fixed" and found.size == _DURATION_SIZE
-
-
-_RULES: dict[str, Callable[[AvroType, dict[str, Json]], bool]] = {
-    "decimal": _is_decimal,
-    "uuid": _is_uuid,
-    "duration": _is_duration,
-}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import TypeAlias
 from urllib.parse import unquote, urljoin
 
 from kafkascan.format.errors import ValueSchemaError
-
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+from kafkascan.schemas.programs.avro_schema import Json
 
 MAX_DEPTH = 64
 """Levels of types, and of schemas that only lead to others; what is below has none."""
@@ -19,6 +19,7 @@ MAX_NAME = 1024
 """Bytes that the name of a member may have; an object with a longer one has no members."""
 
 _MAX_SCHEMAS = 1 << 16
+_MAX_MEMBERS = 1 << 10  # of an object in a sample
 _LARGEST = 2**63
 SCALARS = ("string", "integer", "number", "boolean")
 
@@ -115,10 +116,7 @@ class _Types:
             branches = [self.of(place.of(one), outer)
                         for one in _schemas(schema.get(name)) if not _is_null(one)]  # fmt: skip
             parts.append(_one_of(branches))
-        found = ANY
-        for one in parts:
-            found = _both(found, one)
-        return found
+        return reduce(_both, parts, ANY)
 
     def _own(self, place: _Place, schema: dict[str, Json], outer: _Outer) -> JsonType:
         """Return the type that the schema itself gives, without others."""
@@ -229,23 +227,28 @@ def _one_of(types: Sequence[JsonType]) -> JsonType:
     return JsonType("number") if {one.kind for one in types} == {"integer", "number"} else TEXT
 
 
-def _both(one: JsonType, other: JsonType) -> JsonType:
-    """Return the type of values that have two types at once."""
+def _merged(one: JsonType, other: JsonType, *, is_both: bool) -> JsonType:
+    """Return the type of values that have two types at once, or otherwise one of them."""
     if one == other or other is ANY:
         return one
     if one is ANY:
         return other
+    if {one.kind, other.kind} == {"integer", "number"}:
+        return JsonType("integer" if is_both else "number")
+    if one.kind == other.kind == "array" and not is_both:
+        return JsonType("array", item=_common(one.item or ANY, other.item or ANY))
     if one.kind == other.kind == "object":
         members = dict(one.members or {})
         for name, kind in (other.members or {}).items():
-            members[name] = _both(members[name], kind) if name in members else kind
-        return JsonType("object", members)
-    return JsonType("integer") if {one.kind, other.kind} == {"integer", "number"} else TEXT
+            members[name] = _merged(members.get(name, ANY), kind, is_both=is_both)
+        return JsonType("object", members) if is_both or len(members) <= _MAX_MEMBERS else TEXT
+    return TEXT
+
+
+_both, _common = partial(_merged, is_both=True), partial(_merged, is_both=False)
 
 
 # ---- types of a sample -----------------------------------------------------------------------
-
-_MAX_MEMBERS = 1 << 10
 
 
 def type_of_values(texts: Iterable[bytes | None]) -> JsonType:
@@ -269,24 +272,5 @@ def _type_of(value: Json, depth: int) -> JsonType:
             return TEXT if value else JsonType("object", {})
         return JsonType("object", {name: _type_of(one, depth - 1) for name, one in value.items()})
     if isinstance(value, list):
-        item = ANY
-        for one in value:
-            item = _common(item, _type_of(one, depth - 1))
-        return JsonType("array", item=item)
+        return JsonType("array", item=reduce(_common, (_type_of(v, depth - 1) for v in value), ANY))
     return JsonType(_kind_of(value))
-
-
-def _common(one: JsonType, other: JsonType) -> JsonType:
-    """Return the type of values that have either type."""
-    if one == other or other is ANY:
-        return one
-    if one is ANY:
-        return other
-    if one.kind == other.kind == "array":
-        return JsonType("array", item=_common(one.item or ANY, other.item or ANY))
-    if one.kind == other.kind == "object":
-        members = dict(one.members or {})
-        for name, kind in (other.members or {}).items():
-            members[name] = _common(members.get(name, ANY), kind)
-        return JsonType("object", members) if len(members) <= _MAX_MEMBERS else TEXT
-    return JsonType("number") if {one.kind, other.kind} == {"integer", "number"} else TEXT

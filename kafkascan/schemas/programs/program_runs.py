@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.errors import STATUS
+from kafkascan.format.errors import STATUS, ValueSchemaError
 from kafkascan.io.concurrency import map_parts, split_by_bytes
 from kafkascan.io.worker_threads import ChunkSizer
-from kafkascan.schemas.programs.typed_columns import ColumnLayout, ColumnMemory
+from kafkascan.schemas.programs.typed_columns import ColumnLayout, ColumnMemory, TypedColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 # Values that are decoded at first before signals are handled.
 _FIRST_VALUES = 1 << 10
 _BYTES_PER_THREAD = 1 << 19
+_MAX_STEPS = 1 << 18
+_STEP_DTYPE = np.dtype(
+    [("op", "i4"), ("column", "i4"), ("first_part", "i4"), ("parts", "i4"),
+     ("size", "i8"), ("at", "i8")]
+)  # fmt: skip
 
 ProgramArrays: TypeAlias = "tuple[NDArray[np.generic], ...]"
 """What a compiled loop is given as its program."""
@@ -42,6 +47,44 @@ class Program(Protocol):
 
     def as_arrays(self) -> ProgramArrays:
         """Return what the loop is given."""
+
+
+class StepProgram:
+    """
+    Steps that fill columns, as csrc/avro.h and csrc/json_values.h read them.
+
+    Parameters
+    ----------
+    root : TypedColumn
+
+    Attributes
+    ----------
+    layout : ColumnLayout
+        The columns.
+    """
+
+    def __init__(self, root: TypedColumn) -> None:
+        self.layout = ColumnLayout(root)
+        self._steps: list[tuple[int, int, int, int, int, int]] = []
+        self._parts: list[int] = []
+        self._constants = bytearray()
+
+    def as_arrays(self) -> ProgramArrays:
+        """Return steps, their parts, and constants, for `decode_into`."""
+        steps = np.array(self._steps, _STEP_DTYPE).view(np.uint8)
+        parts = np.array(self._parts, np.int32)
+        return steps, parts, np.frombuffer(bytes(self._constants), np.uint8)
+
+    def _add(self, op: int, column: int, parts: Sequence[int], size: int, at: int) -> int:
+        if len(self._steps) == _MAX_STEPS:
+            raise ValueSchemaError(f"the schema needs more than {_MAX_STEPS} steps")
+        self._steps.append((op, column, len(self._parts), len(parts), size, at))
+        self._parts += parts
+        return len(self._steps) - 1
+
+    def _constant(self, data: bytes) -> int:
+        self._constants += data
+        return len(self._constants) - len(data)
 
 
 def decode_values(

@@ -23,7 +23,6 @@ other message                                 struct
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -133,6 +132,7 @@ class ProtobufProgram:
         If the message has more than 16384 columns, or more than 64 inside one another.
     """
 
+    decode_into = staticmethod(_core.decode_protobuf_into)
     PLAIN = 0
     """The first step of values without a prefix, which do not name their message."""
 
@@ -146,7 +146,6 @@ class ProtobufProgram:
         for one in messages:  # grows while it is walked
             messages += [part.message for part in one.fields if part.message is not None]
         self._order = {id(one): at for at, one in enumerate(messages)}
-        self._sizes = _subtree_sizes(self.layout)
         self._fields: list[tuple[int, ...]] = []
         self._messages = [self._tables(one) for one in messages]
 
@@ -167,11 +166,6 @@ class ProtobufProgram:
         first = len(self._parts)
         self._parts += [len(path), *path, may_be_unnamed, len(name), *name.encode()]
         return first
-
-    @property
-    def decode_into(self) -> Callable[..., tuple[int, int, int, int, int]]:
-        """The compiled loop that runs the program."""
-        return _core.decode_protobuf_into
 
     def as_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int32]]:
         """Return messages, fields and their parts, for `decode_into`."""
@@ -194,7 +188,7 @@ class ProtobufProgram:
         first_number, numbers = len(self._parts), max(positions, default=-1) + 1
         self._parts += [positions.get(number, -1) for number in range(numbers)]
         column = self._numbers[id(message.column)]
-        cost = 1 + self._sizes[column] // _COLUMNS_OF_COST
+        cost = 1 + self.layout.sizes[column] // _COLUMNS_OF_COST
         kind = _core.PROTOBUF_KINDS[message.kind]
         return kind, column, first_field, len(fields), first_number, numbers, cost
 
@@ -239,7 +233,7 @@ class _Builder:
         if kind == "WRAPPER":
             (value,) = type_.fields
             op, wire_type, arrow = _SCALARS[value.type]
-            column = self._column(name, _arrow(arrow), nullable=nullable)
+            column = self._column(name, getattr(pa, arrow)(), nullable=nullable)
             return _Message(kind, column, (_Field(1, op, wire_type, column),))
         inside = (*outside, type_.full_name)
         fields = tuple(self._field(one, inside) for one in type_.fields)
@@ -305,7 +299,7 @@ class _Builder:
             )  # fmt: skip
         else:
             op, wire_type, arrow = _SCALARS[one.type]
-            column = self._column(name, _arrow(arrow), nullable=nullable)
+            column = self._column(name, getattr(pa, arrow)(), nullable=nullable)
         return _Field(
             one.number, op, wire_type, column, message=message, enum=enum, oneof=oneof,
             has_presence=nullable,
@@ -327,10 +321,6 @@ class _Builder:
         return TypedColumn(name, type_, children, nullable, symbols, numbers)
 
 
-def _arrow(name: str) -> pa.DataType:
-    return getattr(require_pyarrow(), name)()
-
-
 def _kind_of(message: Descriptor) -> str:
     """Return what a message fills; a well-known name is not enough for a special type."""
     if message.GetOptions().map_entry:
@@ -341,11 +331,3 @@ def _kind_of(message: Descriptor) -> str:
     if message.full_name in _WRAPPERS and types.keys() == {1} and types[1] in _SCALARS:
         return "WRAPPER"
     return "STRUCT"
-
-
-def _subtree_sizes(layout: ColumnLayout) -> list[int]:
-    """Return the number of columns of each column's tree."""
-    sizes = [1] * len(layout.columns)
-    for number in reversed(range(len(sizes))):
-        sizes[number] += sum(sizes[child] for child in layout.children_of(number))
-    return sizes

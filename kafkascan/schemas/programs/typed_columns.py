@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
@@ -52,6 +52,26 @@ class TypedColumn:
     symbols: tuple[str, ...] = field(default=(), repr=False)
     numbers: tuple[int, ...] = field(default=(), repr=False)
 
+    @classmethod
+    def of_struct(
+        cls, name: str, members: Sequence[TypedColumn], *, nullable: bool = False
+    ) -> TypedColumn:
+        """Return a struct of its members."""
+        kind = require_pyarrow().struct([one.arrow_field for one in members])
+        return cls(name, kind, tuple(members), nullable)
+
+    @classmethod
+    def of_list(cls, name: str, item: TypedColumn, *, nullable: bool = False) -> TypedColumn:
+        """Return a list of its item."""
+        return cls(name, require_pyarrow().list_(item.arrow_field), (item,), nullable)
+
+    @classmethod
+    def of_map(cls, name: str, value: TypedColumn, *, nullable: bool = False) -> TypedColumn:
+        """Return a map from texts to a value."""
+        pa = require_pyarrow()
+        pair = cls.of_struct("entries", [cls("key", pa.string()), value])
+        return cls(name, pa.map_(pa.string(), value.arrow_field), (pair,), nullable)
+
     @cached_property
     def kind(self) -> int:
         """What the compiled loop appends to the column."""
@@ -94,6 +114,8 @@ class ColumnLayout:
         By number; 0 is the root.
     first_child : list of int
         Number of the first column below each.
+    sizes : list of int
+        Columns of the tree of each, with itself.
     """
 
     def __init__(self, root: TypedColumn) -> None:
@@ -102,6 +124,9 @@ class ColumnLayout:
         for one in self.columns:  # grows while it is walked
             self.first_child.append(len(self.columns) if one.children else 0)
             self.columns += one.children
+        self.sizes = [1] * len(self.columns)
+        for number in reversed(range(len(self.columns))):
+            self.sizes[number] += sum(self.sizes[child] for child in self.children_of(number))
 
     def children_of(self, number: int) -> Iterator[int]:
         """Yield the numbers of the columns below one."""
