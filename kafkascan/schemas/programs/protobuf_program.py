@@ -23,7 +23,7 @@ other message                                 struct
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,7 +35,6 @@ from kafkascan.schemas.programs.typed_columns import ColumnLayout, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 _FIELD_DTYPE = np.dtype(
@@ -226,61 +225,47 @@ class _Builder:
         kind = _kind_of(type_)
         if kind in ("TIMESTAMP", "DURATION"):
             time = pa.timestamp("ns", "UTC") if kind == "TIMESTAMP" else pa.duration("ns")
-            column = self._column(name, time, nullable=nullable)
+            column = self._counted(TypedColumn(name, time, (), nullable))
             return _Message(kind, column, (
                 _Field(1, "SECONDS", _VARINT, column), _Field(2, "NANOS", _VARINT, column),
             ))  # fmt: skip
         if kind == "WRAPPER":
             (value,) = type_.fields
             op, wire_type, arrow = _SCALARS[value.type]
-            column = self._column(name, getattr(pa, arrow)(), nullable=nullable)
+            column = self._counted(TypedColumn(name, getattr(pa, arrow)(), (), nullable))
             return _Message(kind, column, (_Field(1, op, wire_type, column),))
         inside = (*outside, type_.full_name)
         fields = tuple(self._field(one, inside) for one in type_.fields)
-        children = tuple(one.column for one in fields)
-        struct = pa.struct([one.arrow_field for one in children])
-        column = self._column(name, struct, children, nullable=nullable)
+        members = [one.column for one in fields]
+        column = self._counted(TypedColumn.of_struct(name, members, nullable=nullable))
         return _Message(kind, column, fields)
 
     def _field(self, one: FieldDescriptor, inside: tuple[str, ...]) -> _Field:
         pa = require_pyarrow()
         if not one.is_repeated:
-            oneof = "" if one.containing_oneof is None else one.containing_oneof.name
-            return self._value(one, one.name, inside, oneof=oneof, nullable=one.has_presence)
+            return self._value(one, one.name, inside, nullable=one.has_presence)
         item = self._value(one, "item", (*inside, ""), nullable=False)
-        is_map = one.message_type is not None and one.message_type.GetOptions().map_entry
-        if is_map:
+        column = TypedColumn.of_list(one.name, item.item)
+        if one.message_type is not None and one.message_type.GetOptions().map_entry:
             key, value = item.item.children
-            type_ = pa.map_(key.arrow_field, value.arrow_field)
-        else:
-            type_ = pa.list_(item.item.arrow_field)
-        column = self._column(one.name, type_, (item.item,))
-        return _Field(
-            item.number, item.op, item.wire_type, item.item, column, item.message, item.enum,
-            is_packed=one.is_packed,
-        )  # fmt: skip
+            column = replace(column, type=pa.map_(key.arrow_field, value.arrow_field))
+        self._counted(column)
+        return replace(item, list=column, is_packed=one.is_packed)
 
     def _value(
-        self,
-        one: FieldDescriptor,
-        name: str,
-        inside: tuple[str, ...],
-        *,
-        nullable: bool,
-        oneof: str = "",
+        self, one: FieldDescriptor, name: str, inside: tuple[str, ...], *, nullable: bool
     ) -> _Field:
         pa = require_pyarrow()
         message, enum = None, None
         # The value of a map is never null, although its field has presence.
-        is_entry = one.containing_type.GetOptions().map_entry
-        nullable &= not is_entry
+        nullable &= not one.containing_type.GetOptions().map_entry
         if one.message_type is not None:
             wire_type = _GROUP if one.type == _GROUP_TYPE else _SIZED
             if one.message_type.full_name in _DYNAMIC:
                 op = _DYNAMIC[one.message_type.full_name]
-                column = self._column(name, pa.string(), nullable=nullable)
+                column = TypedColumn(name, pa.string(), (), nullable)
             elif one.message_type.full_name in inside or not one.message_type.fields:
-                op, column = "RAW", self._column(name, pa.binary(), nullable=nullable)
+                op, column = "RAW", TypedColumn(name, pa.binary(), (), nullable)
             else:
                 op = "MESSAGE"
                 message = self.message(name, one.message_type, inside, nullable=nullable)
@@ -293,32 +278,21 @@ class _Builder:
             wire_type, op = _VARINT, "VARINT_32"
             if one.enum_type.is_closed:
                 op, enum = "CLOSED_ENUM", one.enum_type
-            column = self._column(
-                name, type_, nullable=nullable, symbols=tuple(symbols.values()),
-                numbers=tuple(symbols),
-            )  # fmt: skip
+            texts, numbers = tuple(symbols.values()), tuple(symbols)
+            column = TypedColumn(name, type_, (), nullable, texts, numbers)
         else:
             op, wire_type, arrow = _SCALARS[one.type]
-            column = self._column(name, getattr(pa, arrow)(), nullable=nullable)
-        return _Field(
-            one.number, op, wire_type, column, message=message, enum=enum, oneof=oneof,
-            has_presence=nullable,
-        )  # fmt: skip
+            column = TypedColumn(name, getattr(pa, arrow)(), (), nullable)
+        if message is None:
+            self._counted(column)
+        oneof = "" if one.containing_oneof is None else one.containing_oneof.name
+        return _Field(one.number, op, wire_type, column, None, message, enum, oneof, nullable)
 
-    def _column(
-        self,
-        name: str,
-        type_: pa.DataType,
-        children: tuple[TypedColumn, ...] = (),
-        *,
-        nullable: bool = False,
-        symbols: tuple[str, ...] = (),
-        numbers: tuple[int, ...] = (),
-    ) -> TypedColumn:
+    def _counted(self, column: TypedColumn) -> TypedColumn:
         self._columns += 1
         if self._columns > _MAX_COLUMNS:
             raise ValueSchemaError(f"the message has more than {_MAX_COLUMNS} columns")
-        return TypedColumn(name, type_, children, nullable, symbols, numbers)
+        return column
 
 
 def _kind_of(message: Descriptor) -> str:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,10 +71,8 @@ class ProtobufSchema:
 
     def path_of(self, full_name: str) -> tuple[int, ...] | None:
         """Return the path of a message; None if the file does not have it."""
-        for path, message in self.messages.items():
-            if message.full_name == full_name:
-                return path
-        return None
+        paths = (path for path, one in self.messages.items() if one.full_name == full_name)
+        return next(paths, None)
 
     def message_named(self, name: str) -> Descriptor | None:
         """Return the message with a name, nested or not; None if there are none or several."""
@@ -117,17 +116,13 @@ def compile_protobuf(text: str, references: Mapping[str, str]) -> ProtobufSchema
     for name in references:
         if not _IMPORT_NAME.fullmatch(name) or name == _MAIN or len(name) > 200:
             raise ValueSchemaError(f"a reference has the name {name[:200]!r}, which is no path")
-    files, sources = {}, {}
-    for name, one in texts.items():
-        encoded = _from_base64(one)
-        if encoded is None:
-            sources[name] = one
-        else:
-            encoded.name = name
-            files[name] = encoded
+    encoded = {name: _from_base64(one) for name, one in texts.items()}
+    files = {name: one for name, one in encoded.items() if one is not None}
+    for name, one in files.items():
+        one.name = name
+    sources = {name: one for name, one in texts.items() if name not in files}
     if sources:
-        compiled = _compiled(_with_builtins(sources), files)
-        files = {**compiled, **files}
+        files = _compiled(_with_builtins(sources), files) | files
     return ProtobufSchema(dict(_messages(files)))
 
 
@@ -192,12 +187,7 @@ def _compiled(
         ]  # fmt: skip
         try:
             done = subprocess.run(
-                command,
-                cwd=temporary,
-                env=_environment(),
-                capture_output=True,
-                timeout=_SECONDS,
-                check=False,
+                command, cwd=temporary, env=_environment(), capture_output=True, timeout=_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise ValueSchemaError("protoc did not end in time") from None
@@ -238,26 +228,24 @@ def _messages(
 ) -> Iterator[tuple[tuple[int, ...], Descriptor]]:
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    pool = DescriptorPool()
-    added: dict[str, bool] = {}  # whether it is complete: otherwise, its imports are being added
-    waiting = [_MAIN]
-    while waiting:
-        name = waiting[-1]
-        one = files.get(name) or well_known(name)
-        missing = [other for other in one.dependency if not added.get(other)]
-        if added.get(name) is False and missing:
-            raise ValueSchemaError(f"{name} imports itself")
-        if missing:
-            added[name] = False
-            waiting += missing
-            continue
-        waiting.pop()
-        if not added.get(name):
-            try:
-                pool.AddSerializedFile(one.SerializeToString())
-            except TypeError as error:
-                raise ValueSchemaError(str(error)[:_MAX_REASON]) from None
-            added[name] = True
+    pool, needed = DescriptorPool(), {_MAIN: files[_MAIN]}
+    waiting = list(needed.values())
+    for one in waiting:  # grows while it is walked
+        missing = {
+            name: files.get(name) or well_known(name)
+            for name in one.dependency
+            if name not in needed
+        }
+        needed |= missing
+        waiting += missing.values()
+    try:
+        imports = {name: one.dependency for name, one in needed.items()}
+        for name in TopologicalSorter(imports).static_order():
+            pool.AddSerializedFile(needed[name].SerializeToString())
+    except CycleError as error:
+        raise ValueSchemaError(f"{error.args[1][0]} imports itself") from None
+    except TypeError as error:
+        raise ValueSchemaError(str(error)[:_MAX_REASON]) from None
     main = pool.FindFileByName(_MAIN)
     found: list[tuple[tuple[int, ...], Descriptor]]
     found = [((at,), one) for at, one in enumerate(main.message_types_by_name.values())]
