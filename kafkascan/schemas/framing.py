@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.io import result_memory
-from kafkascan.io.concurrency import map_parts
+from kafkascan.io.concurrency import group_by_bytes, map_parts
 from kafkascan.records.buffers import Gathered
 from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry
@@ -34,6 +34,7 @@ _MAGIC, _GLUE_MAGIC = 0, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 # The end of a prefix or of the value of a header.
 _SHORT_ID, _LONG_ID, _GUID = ">u4", ">u8", "S16"
+_Rows: TypeAlias = NDArray[np.int64]
 _HeaderForms: TypeAlias = tuple[tuple[int, int | None, str], ...]
 # Headers that name a schema; of several, the last one counts. Their values have a size, the first
 # byte or None, and an end. Behind those with a first byte, message indexes of Protobuf may follow.
@@ -140,28 +141,26 @@ class FrameReader:
     Attributes
     ----------
     schemas : list of RegisteredSchema
+    is_protobuf : ndarray of bool
+        By their row; False for -1.
     """
 
     def __init__(self, registry: Registry, *, context: str = "") -> None:
         self.schemas = registry.schemas
-        self._is_protobuf = np.array(
+        self.is_protobuf = np.array(
             [one.schema_type == PROTOBUF for one in self.schemas] + [False], np.bool_
         )
         self._paths: dict[MessagePath, int] = {}
         context = "" if context == "." else context
-        rows = [
-            (one.id, row)
-            for row, one in enumerate(self.schemas)
-            if one.context == context and one.id != NO_ID
-        ]
-        self._ids = _Sorted.of_ids(rows)
+        row_of = {one: row for row, one in enumerate(self.schemas)}
+        ids = {one.id: row for one, row in row_of.items()
+               if one.context == context and one.id != NO_ID}  # fmt: skip
+        self._ids = _Sorted(ids, "u8")
         self._direct = self._ids.as_direct_table()
         # Otherwise the first half of an id of 8 bytes is none of 4 bytes that exists.
-        self._may_be_ambiguous = any(one == 0 or one >> 32 for one, _ in rows)
-        row_of = {one: row for row, one in enumerate(self.schemas)}
-        self._guids = _Sorted.of_guids(
-            [(guid, row_of[one]) for guid, one in registry.guids.items()]
-        )
+        self._may_be_ambiguous = any(one == 0 or one >> 32 for one in ids)
+        guids = {uuid.UUID(guid).bytes: row_of[one] for guid, one in registry.guids.items()}
+        self._guids = _Sorted(guids, _GUID)
 
     def read(self, table: RecordTable, part: Part = "value", threads: int = 1) -> FramedRecords:
         """Return the schemas of the keys or values of a table."""
@@ -177,8 +176,8 @@ class FrameReader:
 
         def read_prefixes(rows: slice) -> None:
             piece, part_of = table[rows], found[rows]
-            if not self._read_plain(piece, part, size[rows], part_of):
-                self._read_mixed(piece, part, size[rows], part_of)
+            if not self._read_plain(piece, part, part_of):
+                self._read_mixed(piece, part, part_of)
 
         firsts = range(0, len(size), _ROWS_AT_ONCE)
         map_parts([slice(first, first + _ROWS_AT_ONCE) for first in firsts], read_prefixes, threads)
@@ -188,10 +187,9 @@ class FrameReader:
 
     # ---- prefixes ----
 
-    def _read_plain(
-        self, table: RecordTable, part: Part, size: NDArray[np.int32], found: FramedRecords
-    ) -> bool:
+    def _read_plain(self, table: RecordTable, part: Part, found: FramedRecords) -> bool:
         """Read prefixes if all of them are Confluent's, with known ids; return whether they are."""
+        size = table.columns[f"{part}_size"]
         if self._direct is None or self._may_be_ambiguous or int(size.min()) < _CONFLUENT:
             return False
         sizes = np.full(len(size), _CONFLUENT, np.int32)
@@ -202,10 +200,9 @@ class FrameReader:
         found.framing.fill(Framing.CONFLUENT)
         return not begins[:, 0].any() and int(found.schema.min()) >= 0
 
-    def _read_mixed(
-        self, table: RecordTable, part: Part, size: NDArray[np.int32], found: FramedRecords
-    ) -> None:
+    def _read_mixed(self, table: RecordTable, part: Part, found: FramedRecords) -> None:
         """Read prefixes of several forms."""
+        size = table.columns[f"{part}_size"]
         found.schema[:], found.skip[:] = NO_SCHEMA, 0
         found.framing[:] = np.where(size < 0, Framing.NULL, Framing.NO_PREFIX)
         rows = np.flatnonzero(size >= _CONFLUENT)
@@ -214,7 +211,10 @@ class FrameReader:
         is_zero = magic == _MAGIC
         numbered = rows[is_zero]
         of_four = self._rows_of(_ends(begins, _SHORT_ID)[is_zero])
-        of_eight = self._read_long_ids(table, part, numbered, size, of_four)
+        of_eight = np.full(len(numbered), NO_SCHEMA, np.int32)
+        may_be_long = (of_four < 0) | self._may_be_ambiguous
+        at = np.flatnonzero((size[numbered] >= _APICURIO) & may_be_long)
+        of_eight[at] = self._rows_of(_ends(_begins(table, part, numbered[at], _APICURIO), _LONG_ID))
         _set(found, numbered, of_four, Framing.CONFLUENT, _CONFLUENT)
         is_long = of_eight >= 0
         _set(found, numbered[is_long], of_eight[is_long], Framing.APICURIO, _APICURIO)
@@ -223,29 +223,13 @@ class FrameReader:
         found.framing[both] = Framing.AMBIGUOUS
         self._read_glue(table, part, rows[(magic == _GLUE_MAGIC) & (size[rows] >= _GLUE)], found)
 
-    def _read_long_ids(
-        self,
-        table: RecordTable,
-        part: Part,
-        rows: NDArray[np.int64],
-        size: NDArray[np.int32],
-        of_four: NDArray[np.int32],
-    ) -> NDArray[np.int32]:
-        found = np.full(len(rows), NO_SCHEMA, np.int32)
-        at = np.flatnonzero((size[rows] >= _APICURIO) & ((of_four < 0) | self._may_be_ambiguous))
-        begins = _begins(table, part, rows[at], _APICURIO)
-        found[at] = self._rows_of(_ends(begins, _LONG_ID))
-        return found
-
     def _rows_of(self, ids: NDArray[Any]) -> NDArray[np.int32]:
         if self._direct is None:
             return self._ids.find(ids)
         rows: NDArray[np.int32] = self._direct[np.minimum(ids, len(self._direct) - 1)]
         return rows
 
-    def _read_glue(
-        self, table: RecordTable, part: Part, rows: NDArray[np.int64], found: FramedRecords
-    ) -> None:
+    def _read_glue(self, table: RecordTable, part: Part, rows: _Rows, found: FramedRecords) -> None:
         begins = _begins(table, part, rows, _GLUE)
         for compression, form in (_GLUE_PLAIN, Framing.GLUE), (_GLUE_ZLIB, Framing.GLUE_ZLIB):
             at = np.flatnonzero(begins[:, 1] == compression)
@@ -255,14 +239,15 @@ class FrameReader:
 
     def _read_headers(self, table: RecordTable, part: Part, found: FramedRecords) -> None:
         names = [name.format(part=part).encode() for name in (*_HEADERS, _ENCODING)]
-        for first, piece in _pieces(table):
-            *named, (rows_encoded, encodings) = piece.headers_named(names, _MOST_HEADERS)
+        counts = np.minimum(table.columns["headers_count"], _MOST_HEADERS)
+        for piece in group_by_bytes(counts, _HEADERS_AT_ONCE):
+            *named, encodings = table[piece].headers_named(names, _MOST_HEADERS)
             for (rows, values), forms in zip(named, _HEADERS.values(), strict=True):
-                self._set_headers(found, first + rows, values, forms)
-            _set_encodings(found, first + rows_encoded, encodings)
+                self._set_headers(found[piece], rows, values, forms)
+            _set_encodings(found[piece], *encodings)
 
     def _set_headers(
-        self, found: FramedRecords, rows: NDArray[np.int64], values: Gathered, forms: _HeaderForms
+        self, found: FramedRecords, rows: _Rows, values: Gathered, forms: _HeaderForms
     ) -> None:
         """Set the schemas of records by the values of their headers; nulls have none."""
         sizes = np.diff(values.starts)
@@ -277,19 +262,12 @@ class FrameReader:
             else:
                 raw = values.data[values.starts[at][:, None] + np.arange(size)]
             for least, magic, kind in forms:
-                if size == least and magic is None:
-                    self._set_header(found, rows[at], raw, least, kind)
-                elif size >= least and magic is not None:
-                    is_form = raw[:, 0] == magic
+                if size == least or (size > least and magic is not None):
+                    is_form = slice(None) if magic is None else raw[:, 0] == magic
                     self._set_header(found, rows[at[is_form]], raw[is_form], least, kind)
 
     def _set_header(
-        self,
-        found: FramedRecords,
-        rows: NDArray[np.int64],
-        raw: NDArray[np.uint8],
-        size: int,
-        kind: str,
+        self, found: FramedRecords, rows: _Rows, raw: NDArray[np.uint8], size: int, kind: str
     ) -> None:
         """Set the schemas that headers of one form name, and the messages of what follows it."""
         keys, more = self._guids if kind == _GUID else self._ids, raw.shape[1] - size
@@ -298,7 +276,7 @@ class FrameReader:
             tails, of_row = np.unique(_ends(raw, f"S{more}"), return_inverse=True)
             paths = [self._path_row(one.ljust(more, b"\0")) for one in tails.tolist()]
             path = np.array(paths, np.int32)[of_row]
-            is_path = self._is_protobuf[schema] & (path >= 0)
+            is_path = self.is_protobuf[schema] & (path >= 0)
             found.path[rows[is_path]] = path[is_path]
             is_good = is_path | (schema < 0)
             rows, schema = rows[is_good], schema[is_good]
@@ -335,7 +313,7 @@ def message_path(data: bytes) -> MessagePath | None:
     return None
 
 
-def _set_encodings(found: FramedRecords, rows: NDArray[np.int64], values: Gathered) -> None:
+def _set_encodings(found: FramedRecords, rows: _Rows, values: Gathered) -> None:
     """Take their schemas from records whose header says that they are not in the binary form."""
     is_binary = np.diff(values.starts) == len(_BINARY)
     raw = values.data[values.starts[:-1][is_binary][:, None] + np.arange(len(_BINARY))]
@@ -345,11 +323,7 @@ def _set_encodings(found: FramedRecords, rows: NDArray[np.int64], values: Gather
 
 
 def _set(
-    found: FramedRecords,
-    rows: NDArray[np.int64],
-    schema: NDArray[np.int32],
-    form: Framing,
-    skip: int,
+    found: FramedRecords, rows: _Rows, schema: NDArray[np.int32], form: Framing, skip: int
 ) -> None:
     is_known = schema >= 0
     found.schema[rows] = schema
@@ -357,9 +331,7 @@ def _set(
     found.framing[rows] = np.where(is_known, form, Framing.UNKNOWN_ID)
 
 
-def _begins(
-    table: RecordTable, part: Part, rows: NDArray[np.int64], size: int
-) -> NDArray[np.uint8]:
+def _begins(table: RecordTable, part: Part, rows: _Rows, size: int) -> NDArray[np.uint8]:
     """Return the first bytes of the keys or values of some records, which all have as many."""
     batch, position = table.columns["batch"][rows], table.columns[f"{part}_position"][rows]
     sizes = np.full(len(rows), size, np.int32)
@@ -375,36 +347,13 @@ def _ends(rows: NDArray[np.uint8], kind: str) -> NDArray[Any]:
     return np.ndarray((len(rows),), dtype, rows.data, size - dtype.itemsize, (size,))
 
 
-def _pieces(table: RecordTable) -> Iterator[tuple[int, RecordTable]]:
-    """Yield slices with their first row, each with a limited number of headers."""
-    counts = np.minimum(table.columns["headers_count"], _MOST_HEADERS)
-    ends, first = np.cumsum(counts, dtype=np.int64), 0
-    while first < len(table):
-        before = int(ends[first - 1]) if first else 0
-        stop = int(np.searchsorted(ends, before + _HEADERS_AT_ONCE, "right"))
-        stop = max(first + 1, stop)
-        yield first, table[first:stop]
-        first = stop
-
-
 class _Sorted:
     """Rows by keys, which are ids or GUIDs."""
 
-    def __init__(self, keys: NDArray[Any], rows: NDArray[np.int32]) -> None:
+    def __init__(self, rows: Mapping[int, int] | Mapping[bytes, int], dtype: str) -> None:
+        keys = np.array(list(rows), dtype)
         order = np.argsort(keys)
-        self.keys, self.rows = keys[order], rows[order]
-
-    @classmethod
-    def of_ids(cls, rows: Sequence[tuple[int, int]]) -> _Sorted:
-        return cls(
-            np.array([one for one, _ in rows], np.uint64),
-            np.array([row for _, row in rows], np.int32),
-        )
-
-    @classmethod
-    def of_guids(cls, rows: Sequence[tuple[str, int]]) -> _Sorted:
-        keys = np.array([uuid.UUID(guid).bytes for guid, _ in rows], "S16")
-        return cls(keys, np.array([row for _, row in rows], np.int32))
+        self.keys, self.rows = keys[order], np.array(list(rows.values()), np.int32)[order]
 
     def as_direct_table(self) -> NDArray[np.int32] | None:
         """Return the rows by id, with -1 at the end; None if the ids are too large for that."""

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkascan.format.errors import ValueSchemaError
-from kafkascan.format.findings import Severity
+from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
 from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import TEXT, JsonType, parse_json_schema, type_of_values
 from kafkascan.schemas.programs.program_runs import decode_values
-from kafkascan.schemas.values import ItemProblems, reason_of
+from kafkascan.schemas.values import ItemProblems
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
 
@@ -93,7 +92,11 @@ class PlainJsonDecoder:
         if self._program is None:
             rows = np.flatnonzero((size >= 0) & (size <= _LARGEST_SAMPLE))[:_SAMPLED]
             self._program = _program_of(type_of_values(table[rows].items(self._place.name)))
-            problems.append(self._inferred(len(rows)))
+            message = (
+                f"the columns are those of the first {len(rows):,} {self._place.name}s; members"
+                " that these do not have are left out"
+            )
+            problems.append(self._problems.note(INFERRED, message))
         program = self._program
         steps = np.where(size < 0, -1, program.first_step).astype(np.int32)
         buffers = table.buffers
@@ -101,17 +104,12 @@ class PlainJsonDecoder:
             program, address, size, steps, buffers.source_bytes, buffers.fault_error, threads
         )
         problems += self._problems.undecoded(
-            table, np.flatnonzero(status), lambda row: reason_of(int(status[row]))
+            table,
+            np.flatnonzero(status),
+            lambda row: (SYMBOLS[status[row]], SENTENCES[status[row]]),
         )
         values = require_pyarrow().chunked_array(arrays, arrays[0].type)
         return TypedItems(values, status != 0, problems)
-
-    def _inferred(self, count: int) -> Problem:
-        message = (
-            f"the columns are those of the first {count:,} {self._place.name}s; members that these"
-            " do not have are left out"
-        )
-        return self._problems.one(INFERRED, message, Severity.NOTE, is_missing=False)
 
 
 def _program_of(kind: JsonType) -> JsonProgram:

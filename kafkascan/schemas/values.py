@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -92,11 +92,6 @@ class ReaderSchema:
         return ValueDecoder(self.registry, place, self.schema, self.message)
 
 
-def reason_of(status: int) -> tuple[str, str]:
-    """Return the symbol and the sentence of a status."""
-    return SYMBOLS[status], SENTENCES[status]
-
-
 class ItemProblems:
     """
     Problems of the keys or values of a topic; beyond a number of them, they are only counted.
@@ -109,19 +104,15 @@ class ItemProblems:
     def __init__(self, place: ItemPlace) -> None:
         self._place, self._left = place, _MAX_PROBLEMS
 
-    def one(
-        self,
-        symbol: str,
-        message: str,
-        severity: Severity = Severity.ERROR,
-        *,
-        is_missing: bool = True,
-    ) -> Problem:
-        """Return a problem."""
+    def one(self, symbol: str, message: str) -> Problem:
+        """Return a problem: values are missing."""
         place = self._place
-        return Problem(
-            symbol, message, place.path, severity, None, place.topic, place.partition, is_missing
-        )  # fmt: skip
+        return Problem(symbol, message, place.path, topic=place.topic, partition=place.partition)
+
+    def note(self, symbol: str, message: str) -> Problem:
+        """Return the note that the columns are a guess."""
+        one = self.one(symbol, message)
+        return replace(one, severity=Severity.NOTE, rows_missing=False)
 
     def undecoded(
         self, table: RecordTable, rows: NDArray[np.intp], reason: Callable[[int], tuple[str, str]]
@@ -211,7 +202,7 @@ class ValueDecoder:
                     self._reader, self._notes = self._choice.new_reader(), self._choice.notes
             except (ValueSchemaError, SchemaError) as error:
                 self._no_reader = BAD_SCHEMA, f": {error}"
-        problems, self._notes = [self._note(one) for one in self._notes], ()
+        problems, self._notes = [self._problems.note(NO_READER, one) for one in self._notes], ()
         if self._reader is None:
             first_step = np.full(len(table), -1, np.int32)
             status = np.zeros(len(table), np.uint8)
@@ -226,7 +217,9 @@ class ValueDecoder:
             )  # fmt: skip
             del kept
         failed = (status != 0) | ((first_step < 0) & (framed.framing != Framing.NULL))
-        problems += self._undecoded(table, framed, failed, status)
+        problems += self._problems.undecoded(
+            table, np.flatnonzero(failed), lambda row: self._reason(framed, row, int(status[row]))
+        )
         values = require_pyarrow().chunked_array(arrays, arrays[0].type)
         return TypedItems(values, failed, problems)
 
@@ -283,10 +276,7 @@ class ValueDecoder:
 
     def _messages(self, table: RecordTable, framed: FramedRecords) -> Iterator[str]:
         """Yield the names of the messages of the first records."""
-        is_protobuf = np.array(
-            [one.schema_type == PROTOBUF for one in framed.schemas] + [False], np.bool_
-        )
-        rows = np.flatnonzero(is_protobuf[framed.schema])[:_FIRST_RECORDS]
+        rows = np.flatnonzero(self._frames.is_protobuf[framed.schema])[:_FIRST_RECORDS]
         begins = table[rows].begins(self._place.name, _LONGEST_PATH)
         compiled: dict[int, ProtobufSchema | None] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
@@ -388,19 +378,6 @@ class ValueDecoder:
 
     # ---- problems ------------------------------------------------------------------------
 
-    def _undecoded(
-        self,
-        table: RecordTable,
-        framed: FramedRecords,
-        failed: NDArray[np.bool_],
-        status: NDArray[np.uint8],
-    ) -> Iterator[Problem]:
-        """Yield a problem for each record that failed, up to a number of them."""
-        rows = np.flatnonzero(failed)
-        return self._problems.undecoded(
-            table, rows, lambda row: self._reason(framed, row, int(status[row]))
-        )
-
     def _reason(self, framed: FramedRecords, row: int, status: int) -> tuple[str, str]:
         number = int(framed.schema[row])
         if number < 0:
@@ -416,12 +393,8 @@ class ValueDecoder:
             return symbol, f"{name}{sentence}"
         if status == 0 and form == Framing.GLUE_ZLIB:
             return "BAD_COMPRESSED_DATA", f"{name}: it cannot be decompressed, or is too large"
-        symbol, sentence = reason_of(status or STATUS["UNRESOLVED_VALUE"])
-        return symbol, f"{name}: {sentence}"
-
-    def _note(self, message: str) -> Problem:
-        """Return the note that the columns are a guess."""
-        return self._problems.one(NO_READER, message, Severity.NOTE, is_missing=False)
+        status = status or STATUS["UNRESOLVED_VALUE"]
+        return SYMBOLS[status], f"{name}: {SENTENCES[status]}"
 
 
 def _unpacked(data: bytes, most: int) -> bytes | None:
