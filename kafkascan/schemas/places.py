@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.findings import Severity
 from kafkascan.io.stores.stored_objects import is_web_url, shown_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, path_or_url
 from kafkascan.logs.log_dir import LogDir
@@ -173,38 +173,32 @@ def _of_document(place: str, found: object) -> Registry:
     if not isinstance(document, dict) or not isinstance(rows, list):
         raise RegistryError(place, "it is no list of schemas")
     builder = RegistryBuilder(place)
-    for number, row in enumerate(rows):
-        _put_row(builder, f"schema {number}", row)
+    _put_rows(builder, rows)
     for name, settings in (("config", builder.compatibility), ("mode", builder.modes)):
-        stored = document.get(name)
-        if isinstance(stored, dict):
-            texts = {key: one for key, one in stored.items() if isinstance(one, str)}
-            settings.update({key or None: one for key, one in texts.items()})
+        if isinstance(stored := document.get(name), dict):
+            settings |= {key or None: one for key, one in stored.items() if isinstance(one, str)}
     return builder.build(NO_PROBLEMS)
 
 
-def _put_row(builder: RegistryBuilder, name: str, row: object) -> None:
+def _put_rows(builder: RegistryBuilder, rows: Iterable[object]) -> None:
+    for number, row in enumerate(rows):
+        _put(builder, f"schema {number}", partial(version_of, row))
+
+
+def _put(builder: RegistryBuilder, name: str, read: Callable[[], SubjectVersion]) -> None:
     try:
-        if not isinstance(row, dict):
-            raise SchemaError("it is no object")
-        one = version_of(row)
-    except SchemaError as error:
-        text = f"{name} is left out: {error}"
-        builder.add_problem(BAD_SCHEMA, text, Severity.ERROR, rows_missing=True)
-        return
-    builder.put(one, one.schema.text.__sizeof__())
+        one = read()
+    except (SchemaError, OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        builder.add_problem(BAD_SCHEMA, f"{name} is left out: {reason}")
+    else:
+        builder.put(one, one.schema.text.__sizeof__())
 
 
 def _of_files(folder: Path, files: list[Path]) -> Registry:
     builder = RegistryBuilder(str(folder))
     for path in files:
-        try:
-            one = _version_of_file(path)
-            builder.put(one, one.schema.text.__sizeof__())
-        except (SchemaError, OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            text = f"{path.name} is left out: {reason}"
-            builder.add_problem(BAD_SCHEMA, text, Severity.ERROR, rows_missing=True)
+        _put(builder, path.name, partial(_version_of_file, path))
     return builder.build(NO_PROBLEMS)
 
 
@@ -236,8 +230,7 @@ def _of_url(url: str) -> Registry:
     if urlsplit(url).path.endswith(".json"):
         return _of_document(client.shown, client.get(""))
     builder = RegistryBuilder(client.shown)
-    for number, row in enumerate(_listed(client)):
-        _put_row(builder, f"schema {number}", row)
+    _put_rows(builder, _listed(client))
     return builder.build(NO_PROBLEMS)
 
 

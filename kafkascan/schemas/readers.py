@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.framing import PROTOBUF, MessagePath, message_path
@@ -29,6 +29,24 @@ AVRO, JSON = "AVRO", "JSON"
 _REF = re.compile(rb"([\x03-\x7f])\n([\x01-\x7d])([A-Za-z0-9_]+)")
 
 
+class Writer(NamedTuple):
+    """
+    What values were written with.
+
+    Attributes
+    ----------
+    schema : RegisteredSchema
+    is_prefixed : bool
+        Whether the values have a prefix; otherwise a record header names their schema.
+    path : tuple of int or None
+        The message that the header names.
+    """
+
+    schema: RegisteredSchema
+    is_prefixed: bool
+    path: MessagePath | None
+
+
 class Reader(Protocol):
     """The columns of one schema, and the programs that fill them."""
 
@@ -36,24 +54,9 @@ class Reader(Protocol):
     def program(self) -> Program:
         """The program that fills the columns."""
 
-    def first_step(
-        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
-    ) -> int:
+    def first_step(self, writer: Writer) -> int:
         """
-        Return the first step for values that were written with a schema.
-
-        Parameters
-        ----------
-        writer : RegisteredSchema
-        is_prefixed : bool
-            Whether the values have a prefix; otherwise a record header names their schema.
-        path : tuple of int, optional
-            The message that the header names.
-
-        Returns
-        -------
-        int
-            -1 if that is another message than the one of the columns.
+        Return the first step for values; -1 if they are of another message than the columns.
 
         Raises
         ------
@@ -75,18 +78,12 @@ class AvroReader:
 
     def __init__(self, registry: Registry, schemas: Sequence[RegisteredSchema]) -> None:
         self._registry = registry
-        types = [self._parsed(one) for one in schemas]
+        types = [parsed_avro(registry, one) for one in schemas]
         self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
 
-    def _parsed(self, schema: RegisteredSchema) -> AvroType:
-        _require_type(schema, AVRO)
-        return parse_avro(schema.text, texts_of(self._registry, schema))
-
-    def first_step(
-        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
-    ) -> int:
+    def first_step(self, writer: Writer) -> int:
         """See `Reader`."""
-        return self.program.add(self._parsed(writer))
+        return self.program.add(parsed_avro(self._registry, writer.schema))
 
 
 class ProtobufReader:
@@ -131,23 +128,20 @@ class ProtobufReader:
         self._name = found.messages[path].full_name
         self.program: ProtobufProgram = ProtobufProgram(found.messages[path])
 
-    def first_step(
-        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
-    ) -> int:
+    def first_step(self, writer: Writer) -> int:
         """See `Reader`."""
-        found = compiled_protobuf(self._registry, writer)
+        found = compiled_protobuf(self._registry, writer.schema)
         own = found.path_of(self._name)
         if own is None:
             raise ValueSchemaError(f"it has no message {self._name}")
-        if path is not None:
-            return self.program.PLAIN if path == own else -1
+        if writer.path is not None:
+            return self.program.PLAIN if writer.path == own else -1
         name = self._name.rpartition(".")[2]
         is_clear = own == (0,) and found.has_one_message
+        is_sure = (is_clear or self._is_certain) and not found.is_deep
+        name = name if found.message_named(name) is not None else ""
         return self.program.after_naming(
-            own,
-            name if found.message_named(name) is not None else "",
-            may_be_unnamed=not is_prefixed
-            or ((is_clear or self._is_certain) and not found.is_deep),
+            own, name, may_be_unnamed=is_sure or not writer.is_prefixed
         )
 
 
@@ -166,21 +160,25 @@ class JsonReader:
 
     def __init__(self, registry: Registry, schema: RegisteredSchema) -> None:
         _require_type(schema, JSON)
-        self.program = JsonProgram(parse_json_schema(schema.text, texts_of(registry, schema)))
+        self.program = JsonProgram(parse_json_schema(schema.text, _texts_of(registry, schema)))
 
-    def first_step(
-        self, writer: RegisteredSchema, *, is_prefixed: bool, path: MessagePath | None = None
-    ) -> int:
+    def first_step(self, writer: Writer) -> int:
         """See `Reader`."""
-        _require_type(writer, JSON)
+        _require_type(writer.schema, JSON)
         return self.program.first_step
+
+
+def parsed_avro(registry: Registry, schema: RegisteredSchema) -> AvroType:
+    """Return the type of an Avro schema."""
+    _require_type(schema, AVRO)
+    return parse_avro(schema.text, _texts_of(registry, schema))
 
 
 def compiled_protobuf(registry: Registry, schema: RegisteredSchema) -> ProtobufSchema:
     """Return the messages of a Protobuf schema."""
     _require_type(schema, PROTOBUF)
     require_module("google.protobuf", extra="protobuf")
-    return _compiled(schema.text, tuple(texts_of(registry, schema).items()))
+    return _compiled(schema.text, tuple(_texts_of(registry, schema).items()))
 
 
 @lru_cache(maxsize=64)  # each takes a process
@@ -190,7 +188,7 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> ProtobufSch
     return compile_protobuf(text, dict(references))
 
 
-def texts_of(registry: Registry, schema: RegisteredSchema) -> dict[str, str]:
+def _texts_of(registry: Registry, schema: RegisteredSchema) -> dict[str, str]:
     """Return the texts of the schemas that one refers to, by name."""
     return {name: one.text for name, one in registry.referenced(schema).items()}
 
@@ -202,9 +200,7 @@ def _require_type(schema: RegisteredSchema, schema_type: str) -> None:
         )
 
 
-def message_of(
-    schema: ProtobufSchema, data: bytes, *, is_prefixed: bool, path: MessagePath | None = None
-) -> Descriptor | None:
+def message_of(schema: ProtobufSchema, data: bytes, writer: Writer) -> Descriptor | None:
     """
     Return the message that a Protobuf value says it is.
 
@@ -213,16 +209,14 @@ def message_of(
     schema : ProtobufSchema
         The writer's.
     data : bytes
-        The first bytes behind the prefix.
-    is_prefixed : bool
-        Whether there is one; otherwise a value that does not say anything is the first message.
-    path : tuple of int, optional
-        What the header says.
+        The first bytes behind the prefix; without one, a value that does not say anything is the
+        first message.
+    writer : Writer
     """
-    if path is not None:
-        return schema.messages.get(path)
+    if writer.path is not None:
+        return schema.messages.get(writer.path)
     ref = _REF.match(data)
     if ref and ref[1][0] == ref[2][0] + 2 and len(ref[3]) >= ref[2][0]:
         return schema.message_named(ref[3][: ref[2][0]].decode())
-    path = message_path(data) if is_prefixed else (0,)
+    path = message_path(data) if writer.is_prefixed else (0,)
     return None if path is None else schema.messages.get(path)

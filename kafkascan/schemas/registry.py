@@ -138,7 +138,7 @@ def _guid_of(text: str, references: object, contract: str | None) -> str | None:
 
 
 def version_of(
-    value: Mapping[str, object], offset: int | None = None, timestamp: int | None = None
+    value: object, offset: int | None = None, timestamp: int | None = None
 ) -> SubjectVersion:
     """
     Return the version that a record's value, or a row of a registry's answer, describes.
@@ -148,6 +148,8 @@ def version_of(
     SchemaError
         If a field is missing or has a wrong type.
     """
+    if not isinstance(value, dict):
+        raise SchemaError("it is no object")
     subject, text = _text(value, "subject"), _text(value, "schema")
     references = tuple(_references(value.get("references") or []))
     contract = _contract_of(value)
@@ -339,7 +341,13 @@ class Registry:
                 continue
             if reference.name in found:
                 continue
-            target = self._target_of(one, reference)
+            version = None if reference.version == -1 else reference.version
+            target = self._schema_of(self.subject_of(one, reference), version)
+            if target is None:
+                raise SchemaError(
+                    f"{reference.name!r} is version {reference.version} of {reference.subject!r},"
+                    " which does not exist"
+                )
             if _key_of(target) in open_keys:
                 raise SchemaError(f"{reference.subject!r} refers to itself")
             if len(found) + len(path) > MAX_REFERENCED:
@@ -347,16 +355,6 @@ class Registry:
             open_keys.add(_key_of(target))
             path.append((target, iter(target.references), reference.name))
         return found
-
-    def _target_of(self, schema: RegisteredSchema, reference: SchemaReference) -> RegisteredSchema:
-        subject, version = self.subject_of(schema, reference), reference.version
-        target = self._schema_of(subject, None if version == -1 else version)
-        if target is None:
-            raise SchemaError(
-                f"{reference.name!r} is version {reference.version} of {reference.subject!r},"
-                " which does not exist"
-            )
-        return target
 
     def subject_of(self, schema: RegisteredSchema, reference: SchemaReference) -> str:
         """Return the subject of a reference: in the schema's own context, if that has it."""
@@ -492,19 +490,15 @@ class RegistryBuilder:
             lambda: defaultdict(set)
         )
 
-    def add_problem(
-        self, symbol: str, message: str, severity: Severity, *, rows_missing: bool
-    ) -> None:
-        """Add a problem; beyond a limit, they are only counted."""
+    def add_problem(self, symbol: str, message: str, severity: Severity = Severity.ERROR) -> None:
+        """Add a problem; beyond a limit, they are only counted. Rows are missing for errors."""
         if len(self._problems) >= _MAX_PROBLEMS:
             self._unlisted += 1
             return
-        self._problems.append(
-            Problem(
-                symbol, message, self._place, severity,
-                topic=self._topic, partition=self._partition, rows_missing=rows_missing,
-            )
-        )  # fmt: skip
+        is_missing = severity == Severity.ERROR
+        self._problems.append(Problem(
+            symbol, message, self._place, severity, None, self._topic, self._partition, is_missing
+        ))  # fmt: skip
 
     def put(self, one: SubjectVersion, size: int) -> None:
         """
@@ -522,14 +516,14 @@ class RegistryBuilder:
         self._size += size
         if self._size > MAX_TOTAL_SIZE:
             text = f"version {one.version} of {one.subject!r}: the schemas take more than 1 GiB"
-            self.add_problem(BAD_SCHEMA, text, Severity.ERROR, rows_missing=True)
+            self.add_problem(BAD_SCHEMA, text)
             return
         if known is not None and known.text != schema.text:
             text = (
                 f"version {one.version} of {one.subject!r} is ignored, as in a registry: schema id"
                 f" {schema.id} has another text already"
             )
-            self.add_problem(DUPLICATE_SCHEMA_ID, text, Severity.WARNING, rows_missing=False)
+            self.add_problem(DUPLICATE_SCHEMA_ID, text, Severity.WARNING)
             return
         if known is not None:  # one copy of a text
             shared = replace(schema, text=known.text)

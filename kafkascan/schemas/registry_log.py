@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
@@ -95,8 +96,8 @@ class _Replay:
         self.builder = RegistryBuilder(str(one.path), topic=one.topic, partition=one.partition)
         self._kinds: dict[str, Callable[[_Record], None]] = {
             "SCHEMA": self._schema,
-            "CONFIG": self._config,
-            "MODE": self._mode,
+            "CONFIG": partial(self._set, self.builder.compatibility, "compatibilityLevel"),
+            "MODE": partial(self._set, self.builder.modes, "mode"),
             "DELETE_SUBJECT": self._delete_subject,
             "CLEAR_SUBJECT": self._clear_subject,
             "CONTEXT": lambda record: None,  # names a context; those with schemas are known
@@ -116,12 +117,12 @@ class _Replay:
             apply = self._kinds.get(kind) if isinstance(kind, str) else None
             if apply is None:
                 text = f"the record at offset {offset} is of another kind: {str(kind)[:40]!r}"
-                self.builder.add_problem(UNKNOWN_KEYTYPE, text, Severity.NOTE, rows_missing=False)
+                self.builder.add_problem(UNKNOWN_KEYTYPE, text, Severity.NOTE)
             elif not record.lost_a_race:
                 apply(record)
         except SchemaError as error:
             text = f"the record at offset {offset} is not applied: {error}"
-            self.builder.add_problem(BAD_SCHEMA, text, Severity.ERROR, rows_missing=True)
+            self.builder.add_problem(BAD_SCHEMA, text)
 
     def _schema(self, record: _Record) -> None:
         subject, version = record.subject, record.number(record.key, "version")
@@ -133,13 +134,8 @@ class _Replay:
         value = {**record.value, "subject": subject, "version": version}
         self.builder.put(version_of(value, record.offset, record.timestamp), record.size)
 
-    def _config(self, record: _Record) -> None:
-        self._set(self.builder.compatibility, record, "compatibilityLevel")
-
-    def _mode(self, record: _Record) -> None:
-        self._set(self.builder.modes, record, "mode")
-
-    def _set(self, settings: dict[str | None, str], record: _Record, name: str) -> None:
+    @staticmethod
+    def _set(settings: dict[str | None, str], name: str, record: _Record) -> None:
         found = None if record.value is None else record.value.get(name)
         if isinstance(found, str):
             settings[record.subject] = found

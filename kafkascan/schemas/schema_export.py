@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from urllib.parse import quote
 
@@ -108,10 +109,7 @@ def _body_of(one: SubjectVersion) -> dict[str, object]:
     if schema.schema_type != "AVRO":
         body["schemaType"] = schema.schema_type
     if schema.references:
-        body["references"] = [
-            {"name": to.name, "subject": to.subject, "version": to.version}
-            for to in schema.references
-        ]
+        body["references"] = list(map(asdict, schema.references))
     if one.contract is not None:
         body |= json.loads(one.contract)
     return body | {"schema": schema.text}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +21,8 @@ from kafkascan.schemas.framing import (
     FramedRecords,
     FrameReader,
     Framing,
-    MessagePath,
     Part,
 )
-from kafkascan.schemas.programs.avro_schema import parse_avro
 from kafkascan.schemas.programs.program_runs import decode_values
 from kafkascan.schemas.readers import (
     AVRO,
@@ -32,9 +31,10 @@ from kafkascan.schemas.readers import (
     JsonReader,
     ProtobufReader,
     Reader,
+    Writer,
     compiled_protobuf,
     message_of,
-    texts_of,
+    parsed_avro,
 )
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
 from kafkascan.tables.schema import require_pyarrow
@@ -59,7 +59,6 @@ _MAX_PROBLEMS = 1_000
 _MAX_UNPACKED = 1 << 28
 # Records that are looked at for their messages, and bytes of their prefixes.
 _FIRST_RECORDS, _LONGEST_PATH = 100, 256
-_Writer: TypeAlias = tuple[int, bool, MessagePath | None]
 _UNFRAMED = {
     Framing.NO_PREFIX: "it has no prefix with the id of a schema",
     Framing.UNKNOWN_ID: "the registry does not have the schema that it names",
@@ -178,7 +177,7 @@ class ValueDecoder:
             self._reader = self._reader_of(self._schema, message)
         self._notes = () if choice is None else choice.notes  # not said yet
         self._no_reader = UNNAMED, " has several messages: say which one it is"
-        self._first_steps: dict[_Writer, int | ValueSchemaError] = {}
+        self._first_steps: dict[Writer, int | ValueSchemaError] = {}
         self._problems = ItemProblems(place)
 
     @property
@@ -281,28 +280,23 @@ class ValueDecoder:
         compiled: dict[int, ProtobufSchema | None] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
             number, skip = int(framed.schema[row]), int(framed.skip[row])
+            writer = Writer(framed.schemas[number], skip > 0, framed.path_of(row))
             if number not in compiled:
-                compiled[number] = self._compiled(framed.schemas[number])
-            one, data = compiled[number], (begin or b"")[skip:]
-            if one is None:
+                compiled[number] = None
+                with suppress(ValueSchemaError, SchemaError):
+                    compiled[number] = compiled_protobuf(self._registry, writer.schema)
+            if (one := compiled[number]) is None:
                 continue
-            message = message_of(one, data, is_prefixed=skip > 0, path=framed.path_of(row))
+            message = message_of(one, (begin or b"")[skip:], writer)
             if message is not None:
                 yield message.full_name
-
-    def _compiled(self, schema: RegisteredSchema) -> ProtobufSchema | None:
-        """Return the messages of a schema; None if it cannot be read."""
-        try:
-            return compiled_protobuf(self._registry, schema)
-        except (ValueSchemaError, SchemaError):
-            return None
 
     def _name_of(self, schema: RegisteredSchema) -> str:
         """Return the name of the type of an Avro schema, which others do not have."""
         if schema.schema_type == JSON:
             return ""
         try:
-            return parse_avro(schema.text, texts_of(self._registry, schema)).name or str(schema.id)
+            return parsed_avro(self._registry, schema).name or str(schema.id)
         except (ValueSchemaError, SchemaError):
             return str(schema.id)
 
@@ -315,33 +309,26 @@ class ValueDecoder:
         for writer in np.flatnonzero(np.bincount(writers)).tolist():
             row, is_prefixed = writer % rows - 1, writer < rows
             if row >= 0:
-                steps[writer] = self._first_step(reader, framed, (row, is_prefixed, None))
+                one = Writer(framed.schemas[row], is_prefixed, None)
+                steps[writer] = self._first_step(reader, one)
         found: NDArray[np.int32] = steps.take(writers)
-        if framed.paths:
-            self._set_steps_of_paths(reader, framed, found)
+        if count := len(framed.paths):  # headers name messages
+            named = np.flatnonzero(framed.path >= 0)
+            codes = framed.schema[named].astype(np.int64) * count + framed.path[named]
+            distinct, of_row = np.unique(codes, return_inverse=True)
+            steps = np.empty(len(distinct), np.int32)
+            for at, code in enumerate(distinct.tolist()):
+                one = Writer(framed.schemas[code // count], False, framed.paths[code % count])
+                steps[at] = self._first_step(reader, one)
+            found[named] = steps[of_row]
         return found
 
-    def _set_steps_of_paths(
-        self, reader: Reader, framed: FramedRecords, found: NDArray[np.int32]
-    ) -> None:
-        """Set the first steps of values whose header names a message."""
-        rows = np.flatnonzero(framed.path >= 0)
-        codes = framed.schema[rows].astype(np.int64) * len(framed.paths) + framed.path[rows]
-        writers, of_row = np.unique(codes, return_inverse=True)
-        named = list[int]()
-        for row, path in (divmod(code, len(framed.paths)) for code in writers.tolist()):
-            named.append(self._first_step(reader, framed, (row, False, framed.paths[path])))
-        found[rows] = np.array(named, np.int32)[of_row]
-
-    def _first_step(self, reader: Reader, framed: FramedRecords, writer: _Writer) -> int:
+    def _first_step(self, reader: Reader, writer: Writer) -> int:
         if writer not in self._first_steps:
-            row, is_prefixed, path = writer
-            step: int | ValueSchemaError
             try:
-                step = reader.first_step(framed.schemas[row], is_prefixed=is_prefixed, path=path)
+                self._first_steps[writer] = reader.first_step(writer)
             except (ValueSchemaError, SchemaError) as error:
-                step = ValueSchemaError(str(error))
-            self._first_steps[writer] = step
+                self._first_steps[writer] = ValueSchemaError(str(error))
         found = self._first_steps[writer]
         return found if isinstance(found, int) else -1
 
@@ -383,9 +370,10 @@ class ValueDecoder:
         if number < 0:
             framing = Framing(int(framed.framing[row]))
             return framing.name, _UNFRAMED[framing]
-        name = f"schema id {framed.schemas[number].id}"
-        form = framed.framing[row]
-        error = self._first_steps.get((number, form != Framing.HEADER, framed.path_of(row)))
+        schema, form = framed.schemas[number], framed.framing[row]
+        name = f"schema id {schema.id}"
+        writer = Writer(schema, form != Framing.HEADER, framed.path_of(row))
+        error = self._first_steps.get(writer)
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
         if self._reader is None:
