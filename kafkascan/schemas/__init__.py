@@ -34,10 +34,7 @@ if TYPE_CHECKING:
         export_schemas as export_schemas,
         import_requests as import_requests,
     )
-    from kafkascan.schemas.values import (
-        ReaderSchema as ReaderSchema,
-        ValueDecoder as ValueDecoder,
-    )
+    from kafkascan.schemas.values import ReaderSchema as ReaderSchema, ValueDecoder as ValueDecoder
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,

@@ -108,12 +108,7 @@ class ProtobufReader:
     """
 
     def __init__(
-        self,
-        registry: Registry,
-        schema: RegisteredSchema,
-        message: str = "",
-        *,
-        is_certain: bool = True,
+        self, registry: Registry, schema: RegisteredSchema, message: str, *, is_certain: bool = True
     ) -> None:
         from kafkascan.schemas.programs.protobuf_program import ProtobufProgram
 

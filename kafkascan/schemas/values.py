@@ -16,13 +16,7 @@ from kafkascan.format.errors import SENTENCES, STATUS, SYMBOLS, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
-from kafkascan.schemas.framing import (
-    PROTOBUF,
-    FramedRecords,
-    FrameReader,
-    Framing,
-    Part,
-)
+from kafkascan.schemas.framing import PROTOBUF, FramedRecords, FrameReader, Framing, Part
 from kafkascan.schemas.programs.program_runs import decode_values
 from kafkascan.schemas.readers import (
     AVRO,

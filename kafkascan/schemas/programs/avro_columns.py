@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.programs.avro_schema import MAX_DEPTH, AvroType
-from kafkascan.schemas.programs.typed_columns import TypedColumn
+from kafkascan.schemas.programs.typed_columns import ColumnCounter, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MAX_COLUMNS = 1 << 14
-"""Columns of one schema, with those below others."""
 
 # Larger ones are columns of items: a null would take their size, too.
 _LARGEST_FIXED_VALUE = 1 << 10
@@ -37,19 +34,14 @@ def column_of(schema: AvroType, name: str = "value") -> TypedColumn:
     return _Columns().of(schema, name, (), nullable=True)
 
 
-class _Columns:
-    def __init__(self) -> None:
-        self._left = MAX_COLUMNS
-
+class _Columns(ColumnCounter):
     def of(
         self, one: AvroType, name: str, outer: tuple[AvroType, ...], *, nullable: bool = False
     ) -> TypedColumn:
         pa = require_pyarrow()
-        self._left -= 1
+        self._count()
         if len(outer) > MAX_DEPTH:
             raise ValueSchemaError(f"types are nested in more than {MAX_DEPTH} levels")
-        if self._left < 0:
-            raise ValueSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
         if one.kind == "union":
             return self._union(one, name, outer, nullable)
         if one in outer:

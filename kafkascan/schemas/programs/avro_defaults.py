@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TypeVar
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.programs.avro_schema import NO_DEFAULT, AvroField, AvroType, Json
+from kafkascan.schemas.programs.avro_schema import AvroType, Json, NoDefault
 
 Kind = TypeVar("Kind")
 
 # Values that one default has, and its bytes: a record whose fields have defaults of their own can
 # have more of them than its text shows.
 _LARGEST_COUNT, _LARGEST_SIZE = 1 << 12, 1 << 16
-_ERRORS = (KeyError, TypeError, ValueError, OverflowError, struct.error, RecursionError)
+_ERRORS = (TypeError, ValueError, OverflowError, struct.error, RecursionError)
 
 
-def encoded_default(one: AvroType, value: Json) -> bytes:
+def encoded_default(one: AvroType, value: Json | NoDefault) -> bytes:
     """
     Return a default in Avro's binary encoding.
 
@@ -39,7 +40,7 @@ class _Encoder:
     def __init__(self) -> None:
         self._left = _LARGEST_COUNT
 
-    def encoded(self, one: AvroType, value: Json) -> bytes:
+    def encoded(self, one: AvroType, value: Json | NoDefault) -> bytes:
         self._left -= 1
         if self._left < 0:
             raise ValueSchemaError(f"a default has more than {_LARGEST_COUNT} values")
@@ -47,7 +48,8 @@ class _Encoder:
             return self._branch(one, value)
         if one.kind == "record":
             values = _of(dict, value)
-            return b"".join(self.encoded(part.type, _given(part, values)) for part in one.fields)
+            given = ((part.type, values.get(part.name, part.default)) for part in one.fields)
+            return b"".join(self.encoded(kind, of_part) for kind, of_part in given)
         if one.kind == "array":
             return _block(self.encoded(one.parts[0], item) for item in _of(list, value))
         if one.kind == "map":
@@ -57,23 +59,12 @@ class _Encoder:
             return _varint(one.symbols.index(_of(str, value)))
         return _primitive(one, value)
 
-    def _branch(self, union: AvroType, value: Json) -> bytes:
+    def _branch(self, union: AvroType, value: Json | NoDefault) -> bytes:
         """Return the value in the first branch that it fits; before 1.12, it must fit the first."""
         for number, branch in enumerate(union.parts):
-            try:
+            with suppress(*_ERRORS):
                 return _varint(number) + self.encoded(branch, value)
-            except _ERRORS as error:
-                if self._left < 0:
-                    raise
-                failure = error
-        raise failure
-
-
-def _given(part: AvroField, values: dict[str, Json]) -> Json:
-    default = values.get(part.name, part.default)
-    if default is NO_DEFAULT:
-        raise KeyError(part.name)
-    return default  # type: ignore[return-value]
+        raise ValueError
 
 
 def _of(kind: type[Kind], value: object) -> Kind:
@@ -82,7 +73,7 @@ def _of(kind: type[Kind], value: object) -> Kind:
     return value
 
 
-def _primitive(one: AvroType, value: Json) -> bytes:
+def _primitive(one: AvroType, value: Json | NoDefault) -> bytes:
     if one.kind == "null":
         _of(type(None), value)
         return b""

@@ -13,11 +13,7 @@ from kafkascan.schemas.programs.program_runs import StepProgram
 from kafkascan.tables.schema import require_pyarrow
 
 # By the kinds of writer and reader (specification 1.12, "Schema Resolution").
-_WIDER = {
-    "int": ("long", "float", "double"),
-    "long": ("float", "double"),
-    "float": ("double",),
-}
+_WIDER = {"int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",)}
 _PLAIN = {
     **{(kind, kind): kind.upper() for kind in PRIMITIVES},
     **{(kind, to): f"{kind}_as_{to}".upper() for kind, wider in _WIDER.items() for to in wider},
@@ -174,7 +170,7 @@ class AvroProgram(StepProgram):
     def _default(self, field: AvroField, column: int) -> int:
         if field.default is NO_DEFAULT:
             raise _UnresolvedError
-        data = encoded_default(field.type, field.default)  # type: ignore[arg-type]
+        data = encoded_default(field.type, field.default)
         step = self._matched(field.type, field.type, column)
         return self._step("CONSTANT", column, [step], len(data), self._constant(data))
 

@@ -30,11 +30,11 @@ _FIXED = {"duration": 12, "uuid": 16}
 _LARGEST_PRECISION, _LARGEST_FIXED = 76, 2**31 - 1
 
 
-class _NoDefault:
-    """The default of a field that has none; None is the default null."""
+class NoDefault:
+    """The default of a field that has none: no value of any type; None is the default null."""
 
 
-NO_DEFAULT = _NoDefault()
+NO_DEFAULT = NoDefault()
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class AvroField:
 
     name: str
     type: AvroType
-    default: Json | _NoDefault
+    default: Json | NoDefault
     aliases: tuple[str, ...]
 
 
@@ -209,6 +209,11 @@ def _json(text: str) -> Json:
         raise ValueSchemaError(f"the text of a schema has more than {_LARGEST_TEXT} characters")
     if text.strip() in PRIMITIVES:
         return text.strip()
+    return parse_json(text)
+
+
+def parse_json(text: str) -> Json:
+    """Return the JSON of a schema, or raise `ValueSchemaError`."""
     try:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as error:

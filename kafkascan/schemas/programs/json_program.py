@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkascan._core import typed_values as _core
-from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.programs.avro_columns import MAX_COLUMNS
 from kafkascan.schemas.programs.json_schema import SCALARS, JsonType
 from kafkascan.schemas.programs.program_runs import StepProgram
-from kafkascan.schemas.programs.typed_columns import TypedColumn
+from kafkascan.schemas.programs.typed_columns import ColumnCounter, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 _SMALLEST_ITEM = 2  # bytes: a digit and a comma
@@ -62,17 +60,12 @@ class JsonProgram(StepProgram):
         return [*sorted(range(len(names)), key=encoded.__getitem__), *places]
 
 
-class _Columns:
+class _Columns(ColumnCounter):
     """Each of them is nullable: members may be missing, and null stands for any value."""
-
-    def __init__(self) -> None:
-        self._left = MAX_COLUMNS
 
     def of(self, one: JsonType, name: str) -> TypedColumn:
         pa = require_pyarrow()
-        self._left -= 1
-        if self._left < 0:
-            raise ValueSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
+        self._count()
         if one.members:
             members = [self.of(kind, below) for below, kind in one.members.items()]
             return TypedColumn.of_struct(name, members, nullable=True)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from urllib.parse import unquote, urljoin
 
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.programs.avro_schema import Json
+from kafkascan.schemas.programs.avro_schema import Json, parse_json
 
 MAX_DEPTH = 64
 """Levels of types, and of schemas that only lead to others; what is below has none."""
@@ -63,31 +63,12 @@ def parse_json_schema(text: str, references: Mapping[str, str] | None = None) ->
     ValueSchemaError
         If a text is not JSON, or leads to too many schemas.
     """
-    documents = {name: _parsed(one) for name, one in (references or {}).items()}
+    documents = {name: parse_json(one) for name, one in (references or {}).items()}
     for one in list(documents.values()):
         if isinstance(one, dict) and isinstance(one.get("$id"), str):
             documents.setdefault(str(one["$id"]), one)
-    root = _parsed(text)
-    return _Types(documents).of(_Place(root, root), ())
-
-
-def _parsed(text: str) -> Json:
-    try:
-        found: Json = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueSchemaError(f"the schema is not JSON: {error}") from None
-    return found
-
-
-@dataclass(frozen=True, eq=False)
-class _Place:
-    """A schema, and the document in which it is, to which references without a URI refer."""
-
-    root: Json
-    schema: Json
-
-    def of(self, schema: Json) -> _Place:
-        return _Place(self.root, schema)
+    root = parse_json(text)
+    return _Types(documents).of(root, root, ())
 
 
 _Outer: TypeAlias = "tuple[int, ...]"  # the identities of schemas around one
@@ -98,8 +79,8 @@ class _Types:
         self._documents = documents
         self._left = _MAX_SCHEMAS
 
-    def of(self, place: _Place, outer: _Outer) -> JsonType:
-        schema = place.schema
+    def of(self, root: Json, schema: Json, outer: _Outer) -> JsonType:
+        """Return the type of a schema; `root` is what its references without a URI refer to."""
         self._left -= 1
         if self._left < 0:
             raise ValueSchemaError(f"the schema leads to more than {_MAX_SCHEMAS} others")
@@ -108,17 +89,17 @@ class _Types:
         if id(schema) in outer or len(outer) == MAX_DEPTH:
             return TEXT
         outer = (*outer, id(schema))
-        parts = [self._own(place, schema, outer)]
+        parts = [self._own(root, schema, outer)]
         if isinstance(reference := schema.get("$ref"), str):
-            parts.append(self._referred(place, reference, outer))
-        parts += [self.of(place.of(one), outer) for one in _schemas(schema.get("allOf"))]
+            parts.append(self._referred(root, reference, outer))
+        parts += [self.of(root, one, outer) for one in _schemas(schema.get("allOf"))]
         for name in ("oneOf", "anyOf"):
-            branches = [self.of(place.of(one), outer)
+            branches = [self.of(root, one, outer)
                         for one in _schemas(schema.get(name)) if not _is_null(one)]  # fmt: skip
             parts.append(_one_of(branches))
         return reduce(_both, parts, ANY)
 
-    def _own(self, place: _Place, schema: dict[str, Json], outer: _Outer) -> JsonType:
+    def _own(self, root: Json, schema: dict[str, Json], outer: _Outer) -> JsonType:
         """Return the type that the schema itself gives, without others."""
         kinds = _kinds(schema)
         if kinds is None:
@@ -128,36 +109,36 @@ class _Types:
         if len(kinds) != 1:
             return TEXT
         if kinds[0] == "object":
-            return self._object(place, schema, outer)
+            return self._object(root, schema, outer)
         if kinds[0] == "array":
             items = schema.get("items")
             if not isinstance(items, dict) or "prefixItems" in schema:
                 return TEXT
-            return JsonType("array", item=self.of(place.of(items), outer))
+            return JsonType("array", item=self.of(root, items, outer))
         return JsonType(kinds[0]) if kinds[0] in SCALARS else TEXT
 
-    def _object(self, place: _Place, schema: dict[str, Json], outer: _Outer) -> JsonType:
+    def _object(self, root: Json, schema: dict[str, Json], outer: _Outer) -> JsonType:
         members, others = schema.get("properties"), schema.get("additionalProperties")
         if isinstance(members, dict) and members:
             if any(map(_is_odd, members)):
                 return TEXT
-            types = {name: self.of(place.of(one), outer) for name, one in members.items()}
+            types = {name: self.of(root, one, outer) for name, one in members.items()}
             return JsonType("object", types)
         if isinstance(others, dict) and "patternProperties" not in schema:
-            return JsonType("map", item=self.of(place.of(others), outer))
+            return JsonType("map", item=self.of(root, others, outer))
         return ANY
 
-    def _referred(self, place: _Place, reference: str, outer: _Outer) -> JsonType:
+    def _referred(self, root: Json, reference: str, outer: _Outer) -> JsonType:
         uri, _, fragment = reference.partition("#")
         if uri:
-            base = place.root.get("$id") if isinstance(place.root, dict) else None
+            base = root.get("$id") if isinstance(root, dict) else None
             known = (uri, reference, urljoin(base if isinstance(base, str) else "", uri))
             name = next((one for one in known if one in self._documents), None)
             if name is None:
                 return TEXT
-            place = _Place(self._documents[name], self._documents[name])
-        target = _pointed(place.root, unquote(fragment))
-        return TEXT if target is None else self.of(place.of(target), outer)
+            root = self._documents[name]
+        target = _pointed(root, unquote(fragment))
+        return TEXT if target is None else self.of(root, target, outer)
 
 
 def _is_odd(name: str) -> bool:

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import typed_values as _core
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.schemas.programs.typed_columns import ColumnLayout, TypedColumn
+from kafkascan.schemas.programs.typed_columns import ColumnCounter, ColumnLayout, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _MESSAGE_DTYPE = np.dtype(
                                "numbers", "cost")]
 )  # fmt: skip
 
-_MAX_DEPTH, _MAX_COLUMNS = 64, 1 << 14
+_MAX_DEPTH = 64
 # Numbers of fields up to this many for each field are looked up in a table.
 _NUMBERS_OF_FIELD, _FIRST_NUMBERS = 4, 16
 # Columns of a list's item that cost as much as one item of a single column: messages often set
@@ -209,11 +209,8 @@ class ProtobufProgram:
         return tag, other_tag, op, column, above, below, oneof, one.has_presence
 
 
-class _Builder:
-    """Makes columns of messages, and counts them."""
-
-    def __init__(self) -> None:
-        self._columns = 0
+class _Builder(ColumnCounter):
+    """Makes columns of messages."""
 
     def message(
         self, name: str, type_: Descriptor, outside: tuple[str, ...], *, nullable: bool
@@ -222,34 +219,35 @@ class _Builder:
         pa = require_pyarrow()
         if len(outside) > _MAX_DEPTH:
             raise ValueSchemaError(f"the message has more than {_MAX_DEPTH} levels")
+        self._count()
         kind = _kind_of(type_)
         if kind in ("TIMESTAMP", "DURATION"):
             time = pa.timestamp("ns", "UTC") if kind == "TIMESTAMP" else pa.duration("ns")
-            column = self._counted(TypedColumn(name, time, (), nullable))
+            column = TypedColumn(name, time, (), nullable)
             return _Message(kind, column, (
                 _Field(1, "SECONDS", _VARINT, column), _Field(2, "NANOS", _VARINT, column),
             ))  # fmt: skip
         if kind == "WRAPPER":
             (value,) = type_.fields
             op, wire_type, arrow = _SCALARS[value.type]
-            column = self._counted(TypedColumn(name, getattr(pa, arrow)(), (), nullable))
+            column = TypedColumn(name, getattr(pa, arrow)(), (), nullable)
             return _Message(kind, column, (_Field(1, op, wire_type, column),))
         inside = (*outside, type_.full_name)
         fields = tuple(self._field(one, inside) for one in type_.fields)
         members = [one.column for one in fields]
-        column = self._counted(TypedColumn.of_struct(name, members, nullable=nullable))
+        column = TypedColumn.of_struct(name, members, nullable=nullable)
         return _Message(kind, column, fields)
 
     def _field(self, one: FieldDescriptor, inside: tuple[str, ...]) -> _Field:
         pa = require_pyarrow()
         if not one.is_repeated:
             return self._value(one, one.name, inside, nullable=one.has_presence)
+        self._count()
         item = self._value(one, "item", (*inside, ""), nullable=False)
         column = TypedColumn.of_list(one.name, item.item)
         if one.message_type is not None and one.message_type.GetOptions().map_entry:
             key, value = item.item.children
             column = replace(column, type=pa.map_(key.arrow_field, value.arrow_field))
-        self._counted(column)
         return replace(item, list=column, is_packed=one.is_packed)
 
     def _value(
@@ -284,15 +282,9 @@ class _Builder:
             op, wire_type, arrow = _SCALARS[one.type]
             column = TypedColumn(name, getattr(pa, arrow)(), (), nullable)
         if message is None:
-            self._counted(column)
+            self._count()
         oneof = "" if one.containing_oneof is None else one.containing_oneof.name
         return _Field(one.number, op, wire_type, column, None, message, enum, oneof, nullable)
-
-    def _counted(self, column: TypedColumn) -> TypedColumn:
-        self._columns += 1
-        if self._columns > _MAX_COLUMNS:
-            raise ValueSchemaError(f"the message has more than {_MAX_COLUMNS} columns")
-        return column
 
 
 def _kind_of(message: Descriptor) -> str:

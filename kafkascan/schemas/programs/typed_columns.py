@@ -12,11 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import typed_values as _core
+from kafkascan.format.errors import ValueSchemaError
 from kafkascan.io import result_memory
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MAX_COLUMNS = 1 << 14
+"""Columns of one schema, with those below others."""
 
 _ColumnArrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]"
 
@@ -87,17 +91,25 @@ class TypedColumn:
     @cached_property
     def width(self) -> int:
         """Bytes of an entry of a column of values; 0 for other kinds."""
-        pa = require_pyarrow()
-        if self.kind != _core.VALUES or pa.types.is_null(self.type):
+        if self.kind != _core.VALUES or require_pyarrow().types.is_null(self.type):
             return 0
-        if pa.types.is_dictionary(self.type):
-            return 4
-        return 1 if pa.types.is_boolean(self.type) else self.type.bit_width // 8
+        return max(1, int(self.type.bit_width) // 8)  # the loop writes a byte for a boolean
 
     @property
     def arrow_field(self) -> pa.Field:
         """The field of the column in an Arrow schema."""
         return require_pyarrow().field(self.name, self.type, self.nullable)
+
+
+class ColumnCounter:
+    """Base of what makes the columns of a schema, which are limited."""
+
+    _columns = 0
+
+    def _count(self) -> None:
+        self._columns += 1
+        if self._columns > MAX_COLUMNS:
+            raise ValueSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
 
 
 class ColumnLayout:
