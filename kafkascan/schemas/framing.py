@@ -164,22 +164,17 @@ class FrameReader:
 
     def read(self, table: RecordTable, part: Part = "value", threads: int = 1) -> FramedRecords:
         """Return the schemas of the keys or values of a table."""
-        size = table.columns[f"{part}_size"]
-        found = FramedRecords(
-            self.schemas,
-            result_memory.empty(len(size), np.int32),
-            result_memory.empty(len(size), np.int32),
-            result_memory.empty(len(size), np.uint8),
-            [],
-            np.full(len(size), NO_SCHEMA, np.int32),
-        )
+        count = len(table)
+        schema, skip = (result_memory.empty(count, np.int32) for _ in range(2))
+        framing, path = result_memory.empty(count, np.uint8), np.full(count, NO_SCHEMA, np.int32)
+        found = FramedRecords(self.schemas, schema, skip, framing, [], path)
 
         def read_prefixes(rows: slice) -> None:
             piece, part_of = table[rows], found[rows]
             if not self._read_plain(piece, part, part_of):
                 self._read_mixed(piece, part, part_of)
 
-        firsts = range(0, len(size), _ROWS_AT_ONCE)
+        firsts = range(0, count, _ROWS_AT_ONCE)
         map_parts([slice(first, first + _ROWS_AT_ONCE) for first in firsts], read_prefixes, threads)
         if "headers_count" in table.columns and table.columns["headers_count"].any():
             self._read_headers(table, part, found)

@@ -10,7 +10,7 @@ from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
 from kafkascan.schemas.programs.json_program import JsonProgram
-from kafkascan.schemas.programs.json_schema import TEXT, JsonType, parse_json_schema, type_of_values
+from kafkascan.schemas.programs.json_schema import TEXT, parse_json_schema, type_of_values
 from kafkascan.schemas.programs.program_runs import decode_values
 from kafkascan.schemas.values import ItemProblems
 from kafkascan.tables.schema import require_pyarrow
@@ -91,7 +91,11 @@ class PlainJsonDecoder:
         problems: list[Problem] = []
         if self._program is None:
             rows = np.flatnonzero((size >= 0) & (size <= _LARGEST_SAMPLE))[:_SAMPLED]
-            self._program = _program_of(type_of_values(table[rows].items(self._place.name)))
+            try:
+                kind = type_of_values(table[rows].items(self._place.name))
+                self._program = JsonProgram(kind)
+            except ValueSchemaError:  # too many columns
+                self._program = JsonProgram(TEXT)
             message = (
                 f"the columns are those of the first {len(rows):,} {self._place.name}s; members"
                 " that these do not have are left out"
@@ -110,10 +114,3 @@ class PlainJsonDecoder:
         )
         values = require_pyarrow().chunked_array(arrays, arrays[0].type)
         return TypedItems(values, status != 0, problems)
-
-
-def _program_of(kind: JsonType) -> JsonProgram:
-    try:
-        return JsonProgram(kind)
-    except ValueSchemaError:  # too many columns
-        return JsonProgram(TEXT)

@@ -518,14 +518,15 @@ class RegistryBuilder:
             text = f"version {one.version} of {one.subject!r}: the schemas take more than 1 GiB"
             self.add_problem(BAD_SCHEMA, text)
             return
-        if known is not None and known.text != schema.text:
-            text = (
-                f"version {one.version} of {one.subject!r} is ignored, as in a registry: schema id"
-                f" {schema.id} has another text already"
-            )
-            self.add_problem(DUPLICATE_SCHEMA_ID, text, Severity.WARNING)
-            return
-        if known is not None:  # one copy of a text
+        if known is not None:
+            if known.text != schema.text:
+                text = (
+                    f"version {one.version} of {one.subject!r} is ignored, as in a registry:"
+                    f" schema id {schema.id} has another text already"
+                )
+                self.add_problem(DUPLICATE_SCHEMA_ID, text, Severity.WARNING)
+                return
+            # One copy of a text.
             shared = replace(schema, text=known.text)
             one = replace(one, schema=known if shared == known else shared)
         if schema.id != NO_ID:

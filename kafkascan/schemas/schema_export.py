@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -12,7 +13,7 @@ from urllib.parse import quote
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.schemas.places import DUMP_NAME, TYPES_BY_EXTENSION
-from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
+from kafkascan.schemas.registry import NO_ID, Registry, SubjectVersion, context_of
 from kafkascan.schemas.registry_schemas import EXPORT_SCHEMA
 from kafkascan.tables.table import Table
 
@@ -139,18 +140,12 @@ def _in_order(registry: Registry) -> list[SubjectVersion]:
             one = waiting[-1]
             if (one.subject, one.version) not in seen:
                 seen.add((one.subject, one.version))
-                waiting += _referred_to(registry, one.schema)
+                subjects = ((registry.subject_of(one.schema, to), to.version)
+                            for to in reversed(one.schema.references))  # fmt: skip
+                waiting += filter(None, itertools.starmap(registry.version, subjects))
                 continue
             ordered.setdefault(waiting.pop())
     return list(ordered)
-
-
-def _referred_to(registry: Registry, schema: RegisteredSchema) -> Iterator[SubjectVersion]:
-    for reference in reversed(schema.references):
-        subject = registry.subject_of(schema, reference)
-        found = registry.version(subject, reference.version)
-        if found is not None:
-            yield found
 
 
 def _file_name(one: SubjectVersion) -> str:

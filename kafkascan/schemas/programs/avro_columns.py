@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkascan.format.errors import ValueSchemaError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _LARGEST_FIXED_VALUE = 1 << 10
 _LARGEST_DECIMAL128 = 38
 _DURATION = ("months", "days", "milliseconds")
+_ALIASES = {"boolean": "bool", "int": "int32", "long": "int64", "bytes": "binary"}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 
 
@@ -31,50 +33,44 @@ def column_of(schema: AvroType, name: str = "value") -> TypedColumn:
     ValueSchemaError
         If it has more than `MAX_COLUMNS` columns.
     """
-    return _Columns().of(schema, name, (), nullable=True)
+    return replace(_Columns().of(schema, name, ()), nullable=True)
 
 
 class _Columns(ColumnCounter):
-    def of(
-        self, one: AvroType, name: str, outer: tuple[AvroType, ...], *, nullable: bool = False
-    ) -> TypedColumn:
+    def of(self, one: AvroType, name: str, outer: tuple[AvroType, ...]) -> TypedColumn:
         pa = require_pyarrow()
         self._count()
         if len(outer) > MAX_DEPTH:
             raise ValueSchemaError(f"types are nested in more than {MAX_DEPTH} levels")
         if one.kind == "union":
-            return self._union(one, name, outer, nullable)
+            return self._union(one, name, outer)
         if one in outer:
-            return TypedColumn(name, pa.binary(), (), nullable)
+            return TypedColumn(name, pa.binary())
         if one.kind == "record":
             inner = (*outer, one)
             members = [self.of(field.type, field.name, inner) for field in one.fields]
-            return TypedColumn.of_struct(name, members, nullable=nullable)
+            return TypedColumn.of_struct(name, members)
         if one.kind == "array":
-            item = self.of(one.parts[0], "item", (*outer, one))
-            return TypedColumn.of_list(name, item, nullable=nullable)
+            return TypedColumn.of_list(name, self.of(one.parts[0], "item", (*outer, one)))
         if one.kind == "map":
-            value = self.of(one.parts[0], "value", (*outer, one))
-            return TypedColumn.of_map(name, value, nullable=nullable)
+            return TypedColumn.of_map(name, self.of(one.parts[0], "value", (*outer, one)))
         if one.kind == "enum":
             kind = pa.dictionary(pa.int32(), pa.string())
-            return TypedColumn(name, kind, (), nullable, one.symbols)
+            return TypedColumn(name, kind, symbols=one.symbols)
         if one.logical == "duration":
-            parts = [TypedColumn(part, pa.uint32()) for part in _DURATION]
-            return TypedColumn.of_struct(name, parts, nullable=nullable)
-        return TypedColumn(name, _plain_type(one), (), nullable or one.kind == "null")
+            return TypedColumn.of_struct(name, [TypedColumn(p, pa.uint32()) for p in _DURATION])
+        return TypedColumn(name, _plain_type(one), nullable=one.kind == "null")
 
-    def _union(
-        self, union: AvroType, name: str, outer: tuple[AvroType, ...], nullable: bool
-    ) -> TypedColumn:
+    def _union(self, union: AvroType, name: str, outer: tuple[AvroType, ...]) -> TypedColumn:
         branches = [one for one in union.parts if one.kind != "null"]
-        nullable = nullable or len(branches) < len(union.parts)
         if not branches:
-            return TypedColumn(name, require_pyarrow().null(), (), True)
+            return TypedColumn(name, require_pyarrow().null(), nullable=True)
         if len(branches) == 1:
-            return self.of(branches[0], name, outer, nullable=nullable)
-        members = [self.of(one, one.name or one.kind, outer, nullable=True) for one in branches]
-        return TypedColumn.of_struct(name, members, nullable=nullable)
+            found = self.of(branches[0], name, outer)
+        else:
+            members = [self.of(one, one.name or one.kind, outer) for one in branches]
+            found = TypedColumn.of_struct(name, [replace(one, nullable=True) for one in members])
+        return replace(found, nullable=found.nullable or len(branches) < len(union.parts))
 
 
 def _plain_type(one: AvroType) -> pa.DataType:
@@ -96,8 +92,4 @@ def _plain_type(one: AvroType) -> pa.DataType:
         }
         zone = "UTC" if clock == "timestamp" else None
         return times.get(one.logical) or pa.timestamp(_UNITS[unit], zone)
-    return {
-        "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(),
-        "float": pa.float32(), "double": pa.float64(), "bytes": pa.binary(),
-        "string": pa.string(),
-    }[one.kind]  # fmt: skip
+    return pa.type_for_alias(_ALIASES.get(one.kind, one.kind))

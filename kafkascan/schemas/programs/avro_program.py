@@ -152,11 +152,11 @@ class AvroProgram(StepProgram):
 
     def _record(self, writer: AvroType, reader: AvroType, column: int) -> int:
         first = self.layout.first_child[column]
-        numbers = {one.name: number for number, one in enumerate(reader.fields)}
-        aliases = {name: number for number, one in enumerate(reader.fields) for name in one.aliases}
+        numbers = {name: number for number, one in enumerate(reader.fields) for name in one.aliases}
+        numbers |= {one.name: number for number, one in enumerate(reader.fields)}
         steps, found = [], set()
         for field in writer.fields:
-            number = numbers.get(field.name, aliases.get(field.name, -1))
+            number = numbers.get(field.name, -1)
             if number < 0 or number in found:
                 steps.append(self._skip(field.type))
                 continue

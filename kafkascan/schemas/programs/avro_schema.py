@@ -145,17 +145,17 @@ class _Parser:
             if known in self._named:
                 return self._named[known]
             if known in self._unread:
-                return self._referenced(known, known, depth)
+                return self._referenced(known, depth)
         for reference in list(self._unread):
             if reference in self._unread:
-                self._referenced(reference, None, depth)
+                self._referenced(reference, depth)
             if full in self._named:
                 return self._named[full]
         raise ValueSchemaError(f"there is no type {full!r}")
 
-    def _referenced(self, reference: str, name: str | None, depth: int) -> AvroType:
+    def _referenced(self, reference: str, depth: int) -> AvroType:
         found = self.of(_json(self._unread.pop(reference)), "", depth + 1)
-        return found if name is None else self._named.get(name, found)
+        return self._named.get(reference, found)
 
     def _union(self, branches: list[Json], namespace: str, depth: int) -> AvroType:
         parts = [self.of(one, namespace, depth + 1) for one in branches]

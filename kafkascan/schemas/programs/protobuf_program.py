@@ -140,7 +140,7 @@ class ProtobufProgram:
         self.layout = ColumnLayout(root.column)
         self._numbers = {id(column): at for at, column in enumerate(self.layout.columns)}
         self._parts = [-1]
-        self._oneofs = 0
+        self._oneofs: dict[tuple[int, str], int] = {}
         messages = [root]
         for one in messages:  # grows while it is walked
             messages += [part.message for part in one.fields if part.message is not None]
@@ -174,13 +174,11 @@ class ProtobufProgram:
 
     def _tables(self, message: _Message) -> tuple[int, ...]:
         fields = sorted(message.fields, key=lambda one: one.number)
-        oneofs: dict[str, int] = {}
         first_field = len(self._fields)
         for one in fields:
-            if one.oneof and one.oneof not in oneofs:
-                oneofs[one.oneof] = self._oneofs + len(oneofs)
-            self._fields.append(self._field(one, oneofs.get(one.oneof, -1)))
-        self._oneofs += len(oneofs)
+            key = (id(message), one.oneof)
+            oneof = self._oneofs.setdefault(key, len(self._oneofs)) if one.oneof else -1
+            self._fields.append(self._field(one, oneof))
         self._fields.append((0,) * len(_FIELD_DTYPE.names or ()))
         most = _FIRST_NUMBERS + _NUMBERS_OF_FIELD * len(fields)
         positions = {one.number: at for at, one in enumerate(fields) if one.number < most}

@@ -185,9 +185,11 @@ def _compiled(
             sys.executable, "-I", "-c", _COMPILER, f"-I{folder}", *given, "--include_imports",
             f"--descriptor_set_out={out}", *sources,
         ]  # fmt: skip
+        # What the interpreter needs to start, and nothing that changes what it loads.
+        env = {name: one for name, one in os.environ.items() if name in ("LD_LIBRARY_PATH", "PATH")}
         try:
             done = subprocess.run(
-                command, cwd=temporary, env=_environment(), capture_output=True, timeout=_SECONDS
+                command, cwd=temporary, env=env, capture_output=True, timeout=_SECONDS
             )
         except subprocess.TimeoutExpired:
             raise ValueSchemaError("protoc did not end in time") from None
@@ -210,11 +212,6 @@ def _restore_map_entries(file: FileDescriptorProto) -> None:
         if one.options.no_standard_descriptor_accessor:
             one.options.ClearField("no_standard_descriptor_accessor")
             one.options.map_entry = True
-
-
-def _environment() -> dict[str, str]:
-    """Return what the interpreter needs to start, and nothing that changes what it loads."""
-    return {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PATH") if name in os.environ}
 
 
 def _reason(stderr: bytes) -> str:

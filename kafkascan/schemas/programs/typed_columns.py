@@ -216,9 +216,8 @@ class ColumnMemory:
         return True
 
     def _grow(self, number: int, needed: int) -> bool:
-        (data, _, _), capacity = self._arrays[number], self._capacity[number]
+        capacity, room = self._capacity[number], len(self._arrays[number][0])
         _, size = self.filled.entries(number)
-        room = len(data)
         if needed == 0:
             if capacity == _LARGEST:
                 return False
@@ -227,8 +226,9 @@ class ColumnMemory:
             if size + needed > _LARGEST:
                 return False
             room = min(_LARGEST, max(size + needed, 2 * room))
-        shapes = _shapes(self._layout.columns[number], capacity, room)
-        data, ends, is_valid = result_memory.empty_together(shapes)
+        data, ends, is_valid = result_memory.empty_together(
+            _shapes(self._layout.columns[number], capacity, room)
+        )
         self._give(number, capacity, (data, ends, is_valid))
         return True
 
@@ -268,9 +268,8 @@ class ColumnMemory:
         children = [self._array(child, below) for child in self._layout.children_of(number)]
         if self.filled.may_repeat_keys(number):
             children[0], ends = _last_of_keys(children[0], ends[: entries + 1])
-        buffers = [valid, pa.py_buffer(ends[: entries + 1])]
-        if column.kind == _core.STRUCTS:
-            buffers = buffers[:1]
+        has_ends = column.kind == _core.LISTS
+        buffers = [valid, pa.py_buffer(ends[: entries + 1])] if has_ends else [valid]
         return pa.Array.from_buffers(column.type, entries, buffers, children=children)
 
 
@@ -294,8 +293,7 @@ def _values(
         numbers = pa.Array.from_buffers(pa.int32(), entries, [valid, pa.py_buffer(positions)])
         return pa.DictionaryArray.from_arrays(numbers, pa.array(symbols, pa.string()))
     if pa.types.is_boolean(column.type):
-        bits = np.packbits(data[:entries], bitorder="little")
-        return pa.Array.from_buffers(column.type, entries, [valid, pa.py_buffer(bits)])
+        data = np.packbits(data[:entries], bitorder="little")
     return pa.Array.from_buffers(column.type, entries, [valid, pa.py_buffer(data)])
 
 
