@@ -32,8 +32,8 @@ NO_SCHEMA = -1
 _CONFLUENT, _APICURIO, _GLUE = 5, 9, 18
 _MAGIC, _GLUE_MAGIC = 0, 3
 _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
-# The end of a prefix or of the value of a header.
-_SHORT_ID, _LONG_ID, _GUID = ">u4", ">u8", "S16"
+# The end of a prefix or of the value of a header, and ids that are known.
+_SHORT_ID, _LONG_ID, _GUID, _ID = ">u4", ">u8", "S16", "u8"
 _Rows: TypeAlias = NDArray[np.int64]
 _HeaderForms: TypeAlias = tuple[tuple[int, int | None, str], ...]
 # Headers that name a schema; of several, the last one counts. Their values have a size, the first
@@ -147,16 +147,13 @@ class FrameReader:
 
     def __init__(self, registry: Registry, *, context: str = "") -> None:
         self.schemas = registry.schemas
-        self.is_protobuf = np.array(
-            [one.schema_type == PROTOBUF for one in self.schemas] + [False], np.bool_
-        )
+        self.is_protobuf = np.array([*(one.schema_type for one in self.schemas), ""]) == PROTOBUF
         self._paths: dict[MessagePath, int] = {}
         context = "" if context == "." else context
         row_of = {one: row for row, one in enumerate(self.schemas)}
         ids = {one.id: row for one, row in row_of.items()
                if one.context == context and one.id != NO_ID}  # fmt: skip
-        self._ids = _Sorted(ids, "u8")
-        self._direct = self._ids.as_direct_table()
+        self._ids = _Sorted(ids, _ID)
         # Otherwise the first half of an id of 8 bytes is none of 4 bytes that exists.
         self._may_be_ambiguous = any(one == 0 or one >> 32 for one in ids)
         guids = {uuid.UUID(guid).bytes: row_of[one] for guid, one in registry.guids.items()}
@@ -185,12 +182,13 @@ class FrameReader:
     def _read_plain(self, table: RecordTable, part: Part, found: FramedRecords) -> bool:
         """Read prefixes if all of them are Confluent's, with known ids; return whether they are."""
         size = table.columns[f"{part}_size"]
-        if self._direct is None or self._may_be_ambiguous or int(size.min()) < _CONFLUENT:
+        direct = self._ids.direct
+        if direct is None or self._may_be_ambiguous or int(size.min()) < _CONFLUENT:
             return False
         sizes = np.full(len(size), _CONFLUENT, np.int32)
         begins = table.gathered(part, sizes).data.reshape(-1, _CONFLUENT)
         ids = _ends(begins, _SHORT_ID).astype(np.intp)
-        self._direct.take(ids, mode="clip", out=found.schema)
+        direct.take(ids, mode="clip", out=found.schema)
         found.skip.fill(_CONFLUENT)
         found.framing.fill(Framing.CONFLUENT)
         return not begins[:, 0].any() and int(found.schema.min()) >= 0
@@ -205,11 +203,12 @@ class FrameReader:
         magic = begins[:, 0]
         is_zero = magic == _MAGIC
         numbered = rows[is_zero]
-        of_four = self._rows_of(_ends(begins, _SHORT_ID)[is_zero])
+        of_four = self._ids.find(_ends(begins, _SHORT_ID)[is_zero])
         of_eight = np.full(len(numbered), NO_SCHEMA, np.int32)
         may_be_long = (of_four < 0) | self._may_be_ambiguous
         at = np.flatnonzero((size[numbered] >= _APICURIO) & may_be_long)
-        of_eight[at] = self._rows_of(_ends(_begins(table, part, numbered[at], _APICURIO), _LONG_ID))
+        long_ids = _ends(_begins(table, part, numbered[at], _APICURIO), _LONG_ID)
+        of_eight[at] = self._ids.find(long_ids)
         _set(found, numbered, of_four, Framing.CONFLUENT, _CONFLUENT)
         is_long = of_eight >= 0
         _set(found, numbered[is_long], of_eight[is_long], Framing.APICURIO, _APICURIO)
@@ -217,12 +216,6 @@ class FrameReader:
         found.schema[both], found.skip[both] = NO_SCHEMA, 0
         found.framing[both] = Framing.AMBIGUOUS
         self._read_glue(table, part, rows[(magic == _GLUE_MAGIC) & (size[rows] >= _GLUE)], found)
-
-    def _rows_of(self, ids: NDArray[Any]) -> NDArray[np.int32]:
-        if self._direct is None:
-            return self._ids.find(ids)
-        rows: NDArray[np.int32] = self._direct[np.minimum(ids, len(self._direct) - 1)]
-        return rows
 
     def _read_glue(self, table: RecordTable, part: Part, rows: _Rows, found: FramedRecords) -> None:
         begins = _begins(table, part, rows, _GLUE)
@@ -349,18 +342,17 @@ class _Sorted:
         keys = np.array(list(rows), dtype)
         order = np.argsort(keys)
         self.keys, self.rows = keys[order], np.array(list(rows.values()), np.int32)[order]
-
-    def as_direct_table(self) -> NDArray[np.int32] | None:
-        """Return the rows by id, with -1 at the end; None if the ids are too large for that."""
-        largest = int(self.keys[-1]) if len(self.keys) else 0
-        if largest > _LARGEST_DIRECT_ID:
-            return None
-        table = np.full(largest + 2, NO_SCHEMA, np.int32)
-        table[self.keys.astype(np.int64)] = self.rows
-        return table
+        # The rows by id, with -1 at the end, if the ids are not too large for that.
+        self.direct: NDArray[np.int32] | None = None
+        if dtype == _ID and not (self.keys > _LARGEST_DIRECT_ID).any():
+            self.direct = np.full(int(self.keys.max(initial=0)) + 2, NO_SCHEMA, np.int32)
+            self.direct[self.keys.astype(np.int64)] = self.rows
 
     def find(self, keys: NDArray[Any]) -> NDArray[np.int32]:
         """Return the rows of keys, -1 for unknown ones."""
+        if self.direct is not None:
+            rows: NDArray[np.int32] = self.direct[np.minimum(keys, len(self.direct) - 1)]
+            return rows
         if not len(self.keys) or not len(keys):
             return np.full(len(keys), NO_SCHEMA, np.int32)
         keys = keys.astype(self.keys.dtype, copy=False)

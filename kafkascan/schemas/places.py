@@ -142,9 +142,8 @@ def _reader_of(place: Path | ObjectUrl) -> Registry | None:
 def _of_log(log_dir: LogDir, topic: str, as_of: AsOf | None) -> Registry:
     logs = live_logs(log_dir) if log_dir.is_partition else open_topic(log_dir, topic)[1]
     if len(logs) != 1:
-        raise RegistryError(
-            str(log_dir.path), f"{len(logs)} partitions of {topic}: a registry has one"
-        )
+        reason = f"{len(logs)} partitions of {topic}: a registry has one"
+        raise RegistryError(str(log_dir.path), reason)
     return replay_registry(logs[0], as_of)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.framing import PROTOBUF, MessagePath, message_path
@@ -13,7 +13,6 @@ from kafkascan.schemas.programs.avro_program import AvroProgram
 from kafkascan.schemas.programs.avro_schema import AvroType, parse_avro
 from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import parse_json_schema
-from kafkascan.schemas.programs.program_runs import Program
 from kafkascan.schemas.registry import RegisteredSchema, Registry
 from kafkascan.tables.schema import require_module
 
@@ -45,24 +44,6 @@ class Writer(NamedTuple):
     schema: RegisteredSchema
     is_prefixed: bool
     path: MessagePath | None
-
-
-class Reader(Protocol):
-    """The columns of one schema, and the programs that fill them."""
-
-    @property
-    def program(self) -> Program:
-        """The program that fills the columns."""
-
-    def first_step(self, writer: Writer) -> int:
-        """
-        Return the first step for values; -1 if they are of another message than the columns.
-
-        Raises
-        ------
-        ValueSchemaError
-            If the schema cannot be read, or has nothing in common with the columns.
-        """
 
 
 class AvroReader:
@@ -115,7 +96,7 @@ class ProtobufReader:
         self._registry, self._is_certain = registry, is_certain and message != ""
         found = compiled_protobuf(registry, schema)
         paths = [path for path in found.messages if len(path) == 1]
-        path = found.path_of(message) if message else paths[0] if len(paths) == 1 else None
+        path = paths[0] if not message and len(paths) == 1 else found.path_of(message)
         if path is None:
             names = ", ".join(one.full_name for one in found.messages.values())
             what = f"no message {message!r}" if message else "several messages"
@@ -135,9 +116,8 @@ class ProtobufReader:
         is_clear = own == (0,) and found.has_one_message
         is_sure = (is_clear or self._is_certain) and not found.is_deep
         name = name if found.message_named(name) is not None else ""
-        return self.program.after_naming(
-            own, name, may_be_unnamed=is_sure or not writer.is_prefixed
-        )
+        may_be_unnamed = is_sure or not writer.is_prefixed
+        return self.program.after_naming(own, name, may_be_unnamed=may_be_unnamed)
 
 
 class JsonReader:
@@ -161,6 +141,16 @@ class JsonReader:
         """See `Reader`."""
         _require_type(writer.schema, JSON)
         return self.program.first_step
+
+
+Reader: TypeAlias = AvroReader | ProtobufReader | JsonReader
+"""
+The columns of one schema, and the program that fills them.
+
+`first_step` returns the first step for values, -1 if they are of another message than the columns.
+It raises `ValueSchemaError` if the schema of the writer cannot be read, or has nothing in common
+with the columns.
+"""
 
 
 def parsed_avro(registry: Registry, schema: RegisteredSchema) -> AvroType:

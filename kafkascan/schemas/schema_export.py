@@ -51,20 +51,17 @@ def export_schemas(registry: Registry, folder: str | Path, /) -> Table:
     ------
     OSError
     """
-    rows = []
+    names = list[str]()
     with stage_folder(Path(folder)) as staged:
         for one in registry:
-            name = _file_name(one)
-            _write(staged / name, one.schema.text)
-            shown = None if one.schema.id == NO_ID else one.schema.id
-            rows.append({
-                "subject": one.subject, "version": one.version, "id": shown,
-                "is_deleted": one.is_deleted, "file": name,
-            })  # fmt: skip
+            names.append(_file_name(one))
+            _write(staged / names[-1], one.schema.text)
         _write(staged / DUMP_NAME, json.dumps(_dump_of(registry), indent=1) + "\n")
         lines = (json.dumps(one) + "\n" for one in import_requests(registry))
         _write(staged / REQUESTS_NAME, "".join(lines))
-    return Table.of_rows(EXPORT_SCHEMA, rows, registry.problems)
+    found = {**registry.to_table().columns, "file": names}
+    columns = {name: found[name] for name in EXPORT_SCHEMA.names}
+    return Table(EXPORT_SCHEMA, columns, registry.problems)
 
 
 def import_requests(registry: Registry) -> Iterator[dict[str, object]]:

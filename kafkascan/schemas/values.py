@@ -220,12 +220,9 @@ class ValueDecoder:
 
     def _reader_of(self, schema: RegisteredSchema, message: str) -> Reader | None:
         """Return the reader of a schema; None if only records tell the message."""
-        if schema.schema_type == JSON:
-            return JsonReader(self._registry, schema)
         if schema.schema_type != PROTOBUF:
-            return AvroReader(self._registry, [schema])
-        found = compiled_protobuf(self._registry, schema)
-        is_clear = message or found.has_one_message
+            return _new_reader(self._registry, [schema])
+        is_clear = message or compiled_protobuf(self._registry, schema).has_one_message
         return ProtobufReader(self._registry, schema, message) if is_clear else None
 
     def _chosen_columns(
@@ -247,9 +244,7 @@ class ValueDecoder:
         if last.schema_type == PROTOBUF:
             found = self._columns_of_message(last, table, framed)
             return None if found is None else found._replace(notes=notes + found.notes)
-        if last.schema_type == JSON:
-            return ColumnChoice(partial(JsonReader, self._registry, last), notes)
-        return ColumnChoice(partial(AvroReader, self._registry, chosen), notes)
+        return ColumnChoice(partial(_new_reader, self._registry, chosen), notes)
 
     def _columns_of_message(
         self, schema: RegisteredSchema, table: RecordTable, framed: FramedRecords
@@ -377,6 +372,11 @@ class ValueDecoder:
             return "BAD_COMPRESSED_DATA", f"{name}: it cannot be decompressed, or is too large"
         status = status or STATUS["UNRESOLVED_VALUE"]
         return SYMBOLS[status], f"{name}: {SENTENCES[status]}"
+
+
+def _new_reader(registry: Registry, schemas: Sequence[RegisteredSchema]) -> Reader:
+    is_json = schemas[0].schema_type == JSON
+    return JsonReader(registry, schemas[0]) if is_json else AvroReader(registry, schemas)
 
 
 def _unpacked(data: bytes, most: int) -> bytes | None:

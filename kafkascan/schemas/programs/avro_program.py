@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from contextlib import suppress
 
 from kafkascan._core import typed_values as _core
 from kafkascan.format.errors import ValueSchemaError
@@ -42,7 +42,7 @@ class AvroProgram(StepProgram):
         Of the columns.
     """
 
-    decode_into = staticmethod(_core.decode_into)
+    decode_into, _ops = staticmethod(_core.decode_into), _core.AVRO_OPS
 
     def __init__(self, reader: AvroType) -> None:
         super().__init__(column_of(reader))
@@ -63,11 +63,6 @@ class AvroProgram(StepProgram):
             return self._resolved(writer, self._reader, _ROOT)
         except RecursionError:
             raise ValueSchemaError("types are nested too deeply") from None
-
-    def _step(
-        self, op: str, column: int = 0, parts: Sequence[int] = (), size: int = 0, at: int = 0
-    ) -> int:
-        return self._add(_core.AVRO_OPS[op], column, parts, size, at)
 
     # ---- resolution ----------------------------------------------------------------------
 
@@ -120,15 +115,15 @@ class AvroProgram(StepProgram):
             if len(branches) == len(reader.parts):
                 raise _UnresolvedError
             return self._step("NULL", column)
-        for chosen in _candidates(writer, branches):
+        # First those of the same type and full name.
+        matching = [(one, number) for number, one in enumerate(branches) if _match(writer, one)]
+        matching.sort(key=lambda pair: (pair[0].kind != writer.kind, pair[0].name != writer.name))
+        for branch, number in matching:
             if len(branches) == 1:
-                return self._matched(writer, branches[chosen], column)
-            member = self.layout.first_child[column] + chosen
-            try:
-                step = self._matched(writer, branches[chosen], member)
-            except _UnresolvedError:
-                continue
-            return self._step("MEMBER", column, [step])
+                return self._matched(writer, branch, column)
+            with suppress(_UnresolvedError):
+                step = self._matched(writer, branch, self.layout.first_child[column] + number)
+                return self._step("MEMBER", column, [step])
         raise _UnresolvedError
 
     def _list(self, writer: AvroType, reader: AvroType, column: int) -> int:
@@ -220,10 +215,3 @@ def _same_unit(writer: AvroType, reader: AvroType) -> bool:
         return writer.logical == reader.logical and writer.scale == reader.scale
     # A local time counts the same as one with a time zone.
     return writer.logical.removeprefix("local-") == reader.logical.removeprefix("local-")
-
-
-def _candidates(writer: AvroType, branches: Sequence[AvroType]) -> list[int]:
-    """Return the branches that may be read: first those of the same type and full name."""
-    matching = [(one, number) for number, one in enumerate(branches) if _match(writer, one)]
-    matching.sort(key=lambda pair: (pair[0].kind != writer.kind, pair[0].name != writer.name))
-    return [number for _, number in matching]

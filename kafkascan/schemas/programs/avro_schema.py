@@ -272,9 +272,8 @@ def _is_decimal(found: AvroType, node: dict[str, Json]) -> bool:
     precision, scale = node.get("precision"), node.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int):
         return False
-    if found.kind not in ("bytes", "fixed"):
-        return False
-    if not 0 <= scale <= precision or not 1 <= precision <= _LARGEST_PRECISION:
+    is_in_range = 0 <= scale <= precision and 1 <= precision <= _LARGEST_PRECISION
+    if found.kind not in ("bytes", "fixed") or not is_in_range:
         return False
     found.precision, found.scale = precision, scale
     return True

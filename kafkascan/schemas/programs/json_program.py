@@ -32,24 +32,25 @@ class JsonProgram(StepProgram):
         If it needs more than `MAX_COLUMNS` columns.
     """
 
-    decode_into = staticmethod(_core.decode_json_into)
+    decode_into, _ops = staticmethod(_core.decode_json_into), _core.JSON_OPS
 
     def __init__(self, root: JsonType) -> None:
         super().__init__(_Columns().of(root, "value"))
-        self.first_step = self._step(root, 0)
+        self.first_step = self._value(root, 0)
 
-    def _step(self, one: JsonType, column: int) -> int:
+    def _value(self, one: JsonType, column: int) -> int:
         """Return the step that fills a column."""
         layout, parts, cost = self.layout, list[int](), 1
         first = layout.first_child[column]
         if one.members:
-            parts = [self._step(kind, first + at) for at, kind in enumerate(one.members.values())]
+            parts = [self._value(kind, first + at) for at, kind in enumerate(one.members.values())]
             parts += self._named(list(one.members))
         elif one.item is not None:
             item = first if one.kind == "array" else layout.first_child[first] + 1
-            parts, cost = [self._step(one.item, item)], max(1, layout.sizes[item] // _SMALLEST_ITEM)
-        op = _core.JSON_OPS[one.kind.upper() if parts or one.kind in SCALARS else "TEXT"]
-        return self._add(op, column, parts, cost, layout.sizes[column])
+            parts = [self._value(one.item, item)]
+            cost = max(1, layout.sizes[item] // _SMALLEST_ITEM)
+        op = one.kind.upper() if parts or one.kind in SCALARS else "TEXT"
+        return self._step(op, column, parts, cost, layout.sizes[column])
 
     def _named(self, names: Sequence[str]) -> list[int]:
         """Return the order of names, and where each begins and its size."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,6 @@ _STEP_DTYPE = np.dtype(
 
 ProgramArrays: TypeAlias = "tuple[NDArray[np.generic], ...]"
 """What a compiled loop is given as its program."""
-Values: TypeAlias = (
-    "tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]"
-)
-"""Addresses, sizes, first steps and statuses."""
 
 
 class Program(Protocol):
@@ -63,6 +59,8 @@ class StepProgram:
         The columns.
     """
 
+    _ops: ClassVar[Mapping[str, int]]
+
     def __init__(self, root: TypedColumn) -> None:
         self.layout = ColumnLayout(root)
         self._steps: list[tuple[int, int, int, int, int, int]] = []
@@ -75,10 +73,12 @@ class StepProgram:
         parts = np.array(self._parts, np.int32)
         return steps, parts, np.frombuffer(bytes(self._constants), np.uint8)
 
-    def _add(self, op: int, column: int, parts: Sequence[int], size: int, at: int) -> int:
+    def _step(
+        self, op: str, column: int = 0, parts: Sequence[int] = (), size: int = 0, at: int = 0
+    ) -> int:
         if len(self._steps) == _MAX_STEPS:
             raise ValueSchemaError(f"the schema needs more than {_MAX_STEPS} steps")
-        self._steps.append((op, column, len(self._parts), len(parts), size, at))
+        self._steps.append((self._ops[op], column, len(self._parts), len(parts), size, at))
         self._parts += parts
         return len(self._steps) - 1
 
@@ -133,7 +133,7 @@ def decode_values(
 def _decode_part(
     program: Program,
     arrays: ProgramArrays,
-    values: Values,
+    values: tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
     source: NDArray[np.uint8],
     on_fault: Callable[[int], Exception],
 ) -> list[pa.Array]:

@@ -37,16 +37,9 @@ from kafkascan.tables.schema import require_pyarrow
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-_FIELD_DTYPE = np.dtype(
-    [("tag", "u4"), ("other_tag", "u4"), ("op", "i4"), ("column", "i4"), ("list", "i4"),
-     ("below", "i4"), ("oneof", "i4"), ("has_presence", "i4")]
-)  # fmt: skip
-_MESSAGE_DTYPE = np.dtype(
-    [(name, "i4") for name in ("kind", "column", "first_field", "fields", "first_number",
-                               "numbers", "cost")]
-)  # fmt: skip
-
 _MAX_DEPTH = 64
+# Of a field in csrc/protobuf.h.
+_NUMBERS_OF_ENTRY = 8
 # Numbers of fields up to this many for each field are looked up in a table.
 _NUMBERS_OF_FIELD, _FIRST_NUMBERS = 4, 16
 # Columns of a list's item that cost as much as one item of a single column: messages often set
@@ -168,9 +161,9 @@ class ProtobufProgram:
 
     def as_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int32]]:
         """Return messages, fields and their parts, for `decode_into`."""
-        messages = np.array(self._messages, _MESSAGE_DTYPE).view(np.uint8)
-        fields = np.array(self._fields, _FIELD_DTYPE).view(np.uint8)
-        return messages, fields, np.array(self._parts, np.int32)
+        messages = np.array(self._messages, np.int32).ravel().view(np.uint8)
+        fields = np.array(self._fields, np.int64).astype(np.uint32)  # tags have no sign
+        return messages, fields.ravel().view(np.uint8), np.array(self._parts, np.int32)
 
     def _tables(self, message: _Message) -> tuple[int, ...]:
         fields = sorted(message.fields, key=lambda one: one.number)
@@ -179,7 +172,7 @@ class ProtobufProgram:
             key = (id(message), one.oneof)
             oneof = self._oneofs.setdefault(key, len(self._oneofs)) if one.oneof else -1
             self._fields.append(self._field(one, oneof))
-        self._fields.append((0,) * len(_FIELD_DTYPE.names or ()))
+        self._fields.append((0,) * _NUMBERS_OF_ENTRY)
         most = _FIRST_NUMBERS + _NUMBERS_OF_FIELD * len(fields)
         positions = {one.number: at for at, one in enumerate(fields) if one.number < most}
         first_number, numbers = len(self._parts), max(positions, default=-1) + 1

@@ -225,16 +225,11 @@ def _messages(
 ) -> Iterator[tuple[tuple[int, ...], Descriptor]]:
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    pool, needed = DescriptorPool(), {_MAIN: files[_MAIN]}
-    waiting = list(needed.values())
-    for one in waiting:  # grows while it is walked
-        missing = {
-            name: files.get(name) or well_known(name)
-            for name in one.dependency
-            if name not in needed
-        }
-        needed |= missing
-        waiting += missing.values()
+    pool, needed, waiting = DescriptorPool(), dict[str, "FileDescriptorProto"](), [_MAIN]
+    for name in waiting:  # grows while it is walked
+        if name not in needed:
+            needed[name] = files.get(name) or well_known(name)
+            waiting += needed[name].dependency
     try:
         imports = {name: one.dependency for name, one in needed.items()}
         for name in TopologicalSorter(imports).static_order():

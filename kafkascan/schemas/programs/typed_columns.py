@@ -258,7 +258,9 @@ class ColumnMemory:
         column, (data, ends, is_valid) = self._layout.columns[number], self._arrays[number]
         if pa.types.is_null(column.type):
             return pa.nulls(entries)
-        valid = _packed(is_valid[:entries]) if column.nullable else None
+        valid = None
+        if column.nullable and not is_valid[:entries].all():
+            valid = pa.py_buffer(np.packbits(is_valid[:entries], bitorder="little"))
         if column.kind == _core.VALUES:
             return _values(column, entries, valid, data)
         if column.kind == _core.ITEMS:
@@ -297,24 +299,14 @@ def _values(
     return pa.Array.from_buffers(column.type, entries, [valid, pa.py_buffer(data)])
 
 
-def _packed(is_valid: NDArray[np.uint8]) -> pa.Buffer | None:
-    """Return the bits; None if all entries are valid."""
-    if is_valid.all():
-        return None
-    return require_pyarrow().py_buffer(np.packbits(is_valid, bitorder="little"))
-
-
 def _positions(
     column: TypedColumn, numbers: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     """Return positions of the numbers' texts, and the texts: symbols, then digits of others."""
     known = np.array(column.numbers, np.int32)
     count = len(known)
-    if (
-        len(numbers) == 0
-        or count == 0
-        or (np.array_equal(known, np.arange(count)) and numbers.view(np.uint32).max() < count)
-    ):
+    is_position = np.array_equal(known, np.arange(count))
+    if not len(numbers) or not count or (is_position and numbers.view(np.uint32).max() < count):
         return numbers, column.symbols
     order = np.argsort(known)
     at = order[np.minimum(np.searchsorted(known, numbers, sorter=order), count - 1)]
