@@ -28,7 +28,7 @@ AVRO, JSON = "AVRO", "JSON"
 _REF = re.compile(rb"([\x03-\x7f])\n([\x01-\x7d])([A-Za-z0-9_]+)")
 
 
-class Writer(NamedTuple):
+class ValueWriter(NamedTuple):
     """
     What values were written with.
 
@@ -62,7 +62,7 @@ class AvroReader:
         types = [parsed_avro(registry, one) for one in schemas]
         self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
 
-    def first_step(self, writer: Writer) -> int:
+    def first_step(self, writer: ValueWriter) -> int:
         """See `Reader`."""
         return self.program.add(parsed_avro(self._registry, writer.schema))
 
@@ -104,7 +104,7 @@ class ProtobufReader:
         self._name = found.messages[path].full_name
         self.program: ProtobufProgram = ProtobufProgram(found.messages[path])
 
-    def first_step(self, writer: Writer) -> int:
+    def first_step(self, writer: ValueWriter) -> int:
         """See `Reader`."""
         found = compiled_protobuf(self._registry, writer.schema)
         own = found.path_of(self._name)
@@ -137,7 +137,7 @@ class JsonReader:
         _require_type(schema, JSON)
         self.program = JsonProgram(parse_json_schema(schema.text, _texts_of(registry, schema)))
 
-    def first_step(self, writer: Writer) -> int:
+    def first_step(self, writer: ValueWriter) -> int:
         """See `Reader`."""
         _require_type(writer.schema, JSON)
         return self.program.first_step
@@ -185,7 +185,7 @@ def _require_type(schema: RegisteredSchema, schema_type: str) -> None:
         )
 
 
-def message_of(schema: ProtobufSchema, data: bytes, writer: Writer) -> Descriptor | None:
+def message_of(schema: ProtobufSchema, data: bytes, writer: ValueWriter) -> Descriptor | None:
     """
     Return the message that a Protobuf value says it is.
 
@@ -196,7 +196,7 @@ def message_of(schema: ProtobufSchema, data: bytes, writer: Writer) -> Descripto
     data : bytes
         The first bytes behind the prefix; without one, a value that does not say anything is the
         first message.
-    writer : Writer
+    writer : ValueWriter
     """
     if writer.path is not None:
         return schema.messages.get(writer.path)

@@ -25,7 +25,7 @@ from kafkascan.schemas.readers import (
     JsonReader,
     ProtobufReader,
     Reader,
-    Writer,
+    ValueWriter,
     compiled_protobuf,
     message_of,
     parsed_avro,
@@ -171,7 +171,7 @@ class ValueDecoder:
             self._reader = self._reader_of(self._schema, message)
         self._notes = () if choice is None else choice.notes  # not said yet
         self._no_reader = UNNAMED, " has several messages: say which one it is"
-        self._first_steps: dict[Writer, int | ValueSchemaError] = {}
+        self._first_steps: dict[ValueWriter, int | ValueSchemaError] = {}
         self._problems = ItemProblems(place)
 
     @property
@@ -269,7 +269,7 @@ class ValueDecoder:
         compiled: dict[int, ProtobufSchema | None] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
             number, skip = int(framed.schema[row]), int(framed.skip[row])
-            writer = Writer(framed.schemas[number], skip > 0, framed.path_of(row))
+            writer = ValueWriter(framed.schemas[number], skip > 0, framed.path_of(row))
             if number not in compiled:
                 compiled[number] = None
                 with suppress(ValueSchemaError, SchemaError):
@@ -298,7 +298,7 @@ class ValueDecoder:
         for writer in np.flatnonzero(np.bincount(writers)).tolist():
             row, is_prefixed = writer % rows - 1, writer < rows
             if row >= 0:
-                one = Writer(framed.schemas[row], is_prefixed, None)
+                one = ValueWriter(framed.schemas[row], is_prefixed, None)
                 steps[writer] = self._first_step(reader, one)
         found: NDArray[np.int32] = steps.take(writers)
         if count := len(framed.paths):  # headers name messages
@@ -307,12 +307,12 @@ class ValueDecoder:
             distinct, of_row = np.unique(codes, return_inverse=True)
             steps = np.empty(len(distinct), np.int32)
             for at, code in enumerate(distinct.tolist()):
-                one = Writer(framed.schemas[code // count], False, framed.paths[code % count])
+                one = ValueWriter(framed.schemas[code // count], False, framed.paths[code % count])
                 steps[at] = self._first_step(reader, one)
             found[named] = steps[of_row]
         return found
 
-    def _first_step(self, reader: Reader, writer: Writer) -> int:
+    def _first_step(self, reader: Reader, writer: ValueWriter) -> int:
         if writer not in self._first_steps:
             try:
                 self._first_steps[writer] = reader.first_step(writer)
@@ -361,7 +361,7 @@ class ValueDecoder:
             return framing.name, _UNFRAMED[framing]
         schema, form = framed.schemas[number], framed.framing[row]
         name = f"schema id {schema.id}"
-        writer = Writer(schema, form != Framing.HEADER, framed.path_of(row))
+        writer = ValueWriter(schema, form != Framing.HEADER, framed.path_of(row))
         error = self._first_steps.get(writer)
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"

@@ -146,6 +146,7 @@ def test_a_long_chain_of_types_is_an_error() -> None:
         ({"type": "fixed", "name": "F", "size": 2}, "abc"),
         (["null", "int"], "text"),
         (record("R", a="int"), {}),
+        ([], None),
     ],
 )
 def test_defaults_that_do_not_fit_are_errors(kind: object, default: object) -> None:
