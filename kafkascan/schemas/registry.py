@@ -42,8 +42,8 @@ _MAX_PROBLEMS = 1_000
 _GUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CONTRACT = ("metadata", "ruleSet")
 _LEVELS_ABOVE = 64
+# Names of the default context.
 DEFAULT_CONTEXTS = ("", ".")
-"""Names of the default context."""
 
 
 @dataclass(frozen=True, slots=True)
