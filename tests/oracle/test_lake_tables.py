@@ -326,10 +326,10 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     pip, command = block.replace("\\\n", "").split("\n", 1)
     assert f"'pyspark=={spark_version()}'" in pip
     jar = r"jars\.packages=[\w.]+:(?P<name>[\w.-]+):(?P<version>[\d.]+)"
-    command = re.sub(jar, rf"jars={jar_folder()}/\g<name>-\g<version>.jar", command)
-    command = command.replace("/backups/broker-1", str(TYPED))
-    command = command.replace("warehouse=warehouse", f"warehouse={tmp_path}/warehouse")
     program, *words = shlex.split(command)
+    words = [re.sub(jar, rf"jars={jar_folder()}/\g<name>-\g<version>.jar", one) for one in words]
+    words = [one.replace("/backups/broker-1", str(TYPED)) for one in words]
+    words = [one.replace("warehouse=warehouse", f"warehouse={tmp_path}/warehouse") for one in words]
     assert program == "kafkascan"
     words += ["--master", "local[1]", "--conf", "spark.log.level=WARN"]
     paths = os.pathsep.join([str(pyspark_folder()), str(ROOT)])
