@@ -33,8 +33,6 @@ from kafkascan.recovery.log_jobs import LogJob, log_names, recover_logs, require
 from kafkascan.recovery.partition_settings import PartitionSettings, first_set, read_metadata
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
-# Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
-
 
 @dataclass(frozen=True)
 class Target:
@@ -159,6 +157,7 @@ def _without_link(path: Path) -> PartitionDir:
 
 
 def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
+    # Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
     return [one for one in partitions if one.topic not in (None, METADATA_TOPIC) and one.is_log]
 
 
