@@ -1,6 +1,6 @@
 """A driver with tables of Iceberg and Delta: JSON lines in and out.
 
-It prints each statement of SQL before and after it runs.
+It prints each statement of SQL, and CREATE of a table of Delta, before and after it runs.
 
 python -m tests.oracle.lake_driver FOLDER MASTER
 """
@@ -12,12 +12,14 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from kafkascan.spark import jobs, recommended_conf
+from kafkascan.spark.jobs.lake_tables import DeltaTable
 from tests.oracle.spark_kafka import jar_folder, lake_conf
 
 # The JVM starts sooner, and tables have few rows.
@@ -55,16 +57,22 @@ def say(**answer: Any) -> None:
 def main() -> None:
     spark = lake_session(Path(sys.argv[1]), sys.argv[2])
 
-    run = spark.sql
+    run, create = spark.sql, DeltaTable.create
 
-    def announced(statement: str, *arguments: Any, **keywords: Any) -> Any:
-        word = statement.split(None, 1)[0]
+    def announced(word: str, statement: Callable[[], Any]) -> Any:
         if word in overtaking:
             jobs.write_table(spark, **overtaking.pop(word))
         say(before=word)
-        found = run(statement, *arguments, **keywords)
+        found = statement()
         say(after=word)
         return found
+
+    def announced_sql(statement: str, *arguments: Any, **keywords: Any) -> Any:
+        word = statement.split(None, 1)[0]
+        return announced(word, lambda: run(statement, *arguments, **keywords))
+
+    def announced_create(table: DeltaTable, columns: str) -> None:
+        announced("CREATE", lambda: create(table, columns))
 
     def write_table(overtaken_before: str = "", **arguments: Any) -> Any:
         if overtaken_before:
@@ -89,7 +97,8 @@ def main() -> None:
     names: dict[str, Any] = {"spark": spark}
     # The same job again, by the first word of the statement before which it runs.
     overtaking: dict[str, dict[str, Any]] = {}
-    spark.sql = announced  # type: ignore[method-assign]
+    spark.sql = announced_sql  # type: ignore[method-assign]
+    DeltaTable.create = announced_create  # type: ignore[method-assign]
     verbs = {
         "write_table": write_table,
         "query": query,

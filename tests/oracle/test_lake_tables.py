@@ -113,6 +113,21 @@ def test_a_job_that_another_one_overtakes_writes_nothing_twice(
         assert [row["name"] for row in read(driver, f"{target['table']}.refs")] == ["main"]
 
 
+@pytest.mark.parametrize("name", ["delta.`{folder}/delta/left`", "spark_catalog.default.left"])
+def test_a_folder_in_which_delta_created_no_table(
+    driver: Driver, name: str, tmp_path: Path
+) -> None:
+    """As it is left by a driver that was killed while it created the tables."""
+    for table in ("left", "left_problems"):
+        for place in ("delta", "tables"):
+            (driver.folder / place / table / "_delta_log").mkdir(parents=True, exist_ok=True)
+    segment_path(tmp_path, "kept").write_bytes(damaged_log(3).log)
+    target = {"table": name.format(folder=driver.folder), "table_format": "delta"}
+    driver.ask("write_table", path=str(tmp_path), **target)
+    assert sorted(row["offset"] for row in read(driver, target["table"])) == list(range(6))
+    assert read(driver, problems_of(target["table"])) == []
+
+
 def test_answers_of_a_catalog_that_are_lost(
     driver: Driver, catalog: RestCatalog, tmp_path: Path
 ) -> None:

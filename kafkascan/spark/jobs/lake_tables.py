@@ -81,9 +81,9 @@ class LakeTable(Protocol):
     """A table of a format."""
 
     name: str
-    kind: str
-    partitioning: str
-    partition_columns: str
+
+    def create(self, columns: str) -> None:
+        """Create the table with columns (DDL), partitioned by topic and day."""
 
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return rows with the columns that only the partitioning needs."""
@@ -124,13 +124,9 @@ def read_progress(spark: SparkSession, table: LakeTable) -> Progress:
 
 def create_table(spark: SparkSession, table: LakeTable, fields: Sequence[Field]) -> None:
     """Create a table if it does not exist, with a first commit, from which others continue."""
-    columns = ddl(replace(one, nullable=True) for one in fields) + table.partition_columns
     if not table_exists(spark, table.name):
         try:
-            spark.sql(
-                f"CREATE TABLE IF NOT EXISTS {table.name} ({columns})"
-                f" USING {table.kind} PARTITIONED BY ({table.partitioning})"
-            )
+            table.create(ddl(replace(one, nullable=True) for one in fields))
         except Exception:
             if not table_exists(spark, table.name):  # not created by another driver meanwhile
                 raise
@@ -196,13 +192,16 @@ class IcebergTable:
     expire after a day.
     """
 
-    kind = "iceberg"
-    partitioning = "topic, days(timestamp)"
-    partition_columns = ""
-
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
         self.name = name
+
+    def create(self, columns: str) -> None:
+        """Create the table."""
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns})"
+            " USING iceberg PARTITIONED BY (topic, days(timestamp))"
+        )
 
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return the rows: Iceberg computes the day itself."""
@@ -276,13 +275,24 @@ class DeltaTable:
     it if both are written at once.
     """
 
-    kind = "delta"
-    partitioning = "topic, day"
-    partition_columns = ", day DATE"
-
     def __init__(self, spark: SparkSession, name: str) -> None:
         self._spark = spark
         self.name = name
+
+    def create(self, columns: str) -> None:
+        """
+        Create the table by an append.
+
+        CREATE TABLE does nothing, or fails, in a folder that a driver left without a commit
+        because it was killed.
+        """
+        rows = self._spark.createDataFrame([], f"{columns}, day DATE")
+        writer = rows.write.format("delta").mode("append").partitionBy("topic", "day")
+        path = self.name.partition("`")[2].rstrip("`")
+        if path:
+            writer.save(path)
+        else:
+            writer.saveAsTable(self.name)
 
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return rows with their day in UTC; a cast would depend on the session's time zone."""
