@@ -29,6 +29,7 @@ Job = Callable[[], object]
 
 _ROUNDS = 5
 _NAME = f"{0:020}.log"
+_SUMMED = 1 << 21
 _LONGEST_ARGUMENT = 1 << 17  # of Linux
 VERBS = ("info", "audit", "recover", "index check", "report", "advise")
 DAMAGE = ("records", "length", "magic", "zeros")
@@ -305,6 +306,14 @@ def many_files(count: int) -> None:
         show("a folder of segments of one record", cpu_medians(jobs), "us/segment", 1_000)
 
 
+def _sum_once(path: Path) -> None:
+    """Compute the checksum of a file, read piece by piece into a buffer."""
+    block = bytearray(_SUMMED)
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(block):
+            ks.crc32c(memoryview(block)[:count])
+
+
 def first_sums() -> None:
     """Checksums of a cached file that is opened for them."""
     path = corpora.segment(16_061, varied=True)
@@ -313,6 +322,7 @@ def first_sums() -> None:
         batches = ks.scan_batches(path).batches
         jobs: dict[str, Job] = {
             "read the file once": lambda: cold.read_once(path),
+            "read and sum 2 MiB at a time": lambda: _sum_once(path),
             "verify_crcs(path)": lambda batches=batches: ks.verify_crcs(path, batches, threads=1),
         }
         title = f"checksums of a file in {pages} pages, opened for them"

@@ -12,9 +12,7 @@ read of each.
 
 from __future__ import annotations
 
-import math
 import os
-import sys
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,66 +123,11 @@ def starts_of(entries: NDArray[np.void]) -> NDArray[np.int64]:
     return positions if is_ascending else np.unique(positions)
 
 
-# Cached headers of the first call that measures a way. The caches of the CPU are cold then, so that
-# calls of twice as many follow, until a header takes more than this share of its time before.
-_MEASURED, _FINAL_SHARE = 8, 0.75
-# Headers after which the other way is measured again, times the ratio of their times, up to a most.
-_KEPT, _MOST_RATIO = 2_048, 4
-# Time of a header in a map up to which reads are not tried: few system calls are faster.
-_LEAST_NS = 500
-# Time from which on reads are tried at once: cold caches of the CPU are no reason for that.
-_SLOW_NS = 2_500
-
-
-class CachedHeaders:
-    """
-    Chooses by their time whether cached headers are taken from a map or read one by one.
-
-    A fault of a map of pages of 4 KiB takes several times as long as a read; where the pages are
-    large, or are mapped already, a map is faster.
-
-    Parameters
-    ----------
-    source : Source
-
-    Attributes
-    ----------
-    are_read : bool
-        Whether to read the next headers with `scan`.
-    rows : int
-        Most headers to take before `note` is called.
-    """
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._other_ns = 0.0  # of a header in the other way; 0 if unknown
-        self._before_ns = math.inf  # of a header in the last call; 0 if this is not measuring
-        self.are_read = False
-        self.rows = _MEASURED
-
-    def scan(self, position: int, stop: int, rows: BatchTable) -> tuple[int, int, int]:
-        """Fill rows with headers; return status, number of rows and position."""
-        with self._source.borrowed_descriptor() as descriptor:
-            file = LogFile(descriptor, self._source.file_start, self._source.size)
-            return file.scan_into(position, stop, rows)
-
-    def note(self, batches: int, taken_ns: int) -> None:
-        """Take the number of headers that were taken, and the time of it in nanoseconds."""
-        if batches < _MEASURED:
-            return
-        ns = taken_ns / batches
-        if not self.are_read and ns <= _LEAST_NS:
-            self._other_ns, self._before_ns, self.rows = 0.0, 0.0, sys.maxsize
-        elif ns < _FINAL_SHARE * self._before_ns and (self.are_read or ns < _SLOW_NS):
-            self._before_ns, self.rows = ns, 2 * self.rows
-        elif self._other_ns > 0:
-            ratio = ns / self._other_ns
-            self.are_read ^= ratio > 1
-            self._other_ns, self._before_ns = 0.0, 0.0
-            self.rows = int(_KEPT * min(max(ratio, 1 / ratio), _MOST_RATIO))
-        else:
-            self._other_ns, self._before_ns = ns, math.inf
-            self.are_read, self.rows = not self.are_read, _MEASURED
+def scan_cached(source: Source, position: int, stop: int, rows: BatchTable) -> tuple[int, int, int]:
+    """Fill rows with headers that are read one by one; return what `scan_into` does."""
+    with source.borrowed_descriptor() as descriptor:
+        file = LogFile(descriptor, source.file_start, source.size)
+        return file.scan_into(position, stop, rows)
 
 
 # Bytes below which a piece is read as if it were cached: a few requests fetch all of it.

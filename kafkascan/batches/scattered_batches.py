@@ -45,7 +45,7 @@ def requested_parts(source: Source, batches: BatchTable) -> Iterator[slice]:
     if not (source.is_in_memory and source.has_file and len(batches)):
         yield slice(0, len(batches))
         return
-    first, stop = _range_of(source, batches)
+    first, stop = range_of(source, batches)
     if source.is_cached(first, stop, _SAMPLES) or not _are_scattered(source, batches, first, stop):
         yield slice(0, len(batches))
         return
@@ -63,18 +63,18 @@ def request_rows(source: Source, batches: BatchTable) -> None:
         pass
 
 
-def _request(source: Source, batches: BatchTable) -> None:
-    with source.borrowed_descriptor() as descriptor:
-        file = LogFile(descriptor, source.file_start, source.size)
-        file.request_batches(np.ascontiguousarray(batches))
-
-
-def _range_of(source: Source, batches: BatchTable) -> tuple[int, int]:
+def range_of(source: Source, batches: BatchTable) -> tuple[int, int]:
     """Return where the batches begin and end, if their positions ascend."""
     positions = batches["position"]
     stop = positions.item(-1) + batches["batch_length"].item(-1) + LOG_OVERHEAD
     first = min(max(positions.item(0), 0), source.size)
     return first, max(first, min(stop, source.size))
+
+
+def _request(source: Source, batches: BatchTable) -> None:
+    with source.borrowed_descriptor() as descriptor:
+        file = LogFile(descriptor, source.file_start, source.size)
+        file.request_batches(np.ascontiguousarray(batches))
 
 
 def _are_scattered(source: Source, batches: BatchTable, first: int, stop: int) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import batches as _core, guard as _guard
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.header_reads import CachedHeaders, ColdHeaders, StoredHeaders, known_starts
+from kafkascan.batches.header_reads import ColdHeaders, StoredHeaders, known_starts, scan_cached
 from kafkascan.format.errors import (
     STATUS,
     CorruptBatchError,
@@ -32,6 +32,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts
+from kafkascan.io.page_cache import MapOrReads
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import ChunkSizer
 
@@ -103,7 +104,7 @@ class BatchWalk:
         self.error: CorruptBatchError | None = None
         self.window = window
         self._cold = ColdHeaders(source)
-        self._cached = CachedHeaders(source)
+        self._cached = MapOrReads(measured=8, kept=2_048, fast_ns=500, slow_ns=2_500)
         self._stored = StoredHeaders(source)
         self._content_of = source.ahead if reads_content else None
         self._is_read_in_order = reads_content and _announces_order(source, start, stop)
@@ -173,9 +174,9 @@ class BatchWalk:
         is_cold = self._cold.is_cold or self._is_read_in_order
         if is_cold or not self.source.has_file or is_small:
             return self._scan_window(0, self.source.size, stop, rows)
-        rows, began_ns = rows[: self._cached.rows], time.perf_counter_ns()
+        rows, began_ns = rows[: self._cached.left], time.perf_counter_ns()
         if self._cached.are_read:
-            found = self._cached.scan(self.position, stop, rows)
+            found = scan_cached(self.source, self.position, stop, rows)
         else:
             found = self._scan_window(0, self.source.size, stop, rows)
         self._cached.note(found[1], time.perf_counter_ns() - began_ns)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -111,3 +113,68 @@ def open_selective(source: Source) -> SelectiveReads | None:
     except OSError:
         return None
     return reads
+
+
+# A measurement of less than this share of the time before is repeated with twice as much.
+_FINAL_SHARE = 0.75
+# The most by which the ratio of the times multiplies how long a way is kept.
+_MOST_RATIO = 4
+
+
+class MapOrReads:
+    """
+    Chooses by their time whether cached bytes of a file are taken from its map or read.
+
+    A fault of a map of pages of 4 KiB takes several times as long as a read; where the pages are
+    large, or are mapped already, a map is faster.
+
+    Parameters
+    ----------
+    measured : int
+        Headers or bytes of the first measurement of a way, with cold caches of the CPU.
+    kept : int
+        After so many the other way is measured again.
+    fast_ns : float
+        Time of one in a map up to which reads are not tried.
+    slow_ns : float
+        Time of one in a map from which on reads are tried at once: cold caches of the CPU are no
+        reason for that.
+
+    Attributes
+    ----------
+    are_read : bool
+        Whether to read the next ones.
+    left : int
+        Most to take before `note` is called.
+    """
+
+    def __init__(self, measured: int, kept: int, fast_ns: float, slow_ns: float) -> None:
+        self._measured, self._kept = measured, kept
+        self._fast_ns, self._slow_ns = fast_ns, slow_ns
+        self._other_ns = 0.0  # of one in the other way; 0 if unknown
+        self._before_ns = math.inf  # of one in the last measurement; 0 if this is none
+        self._taken, self._taken_ns = 0, 0
+        self.are_read = False
+        self.left = measured
+
+    def note(self, count: int, taken_ns: int) -> None:
+        """Take the number of headers or bytes that were taken, and their time."""
+        self._taken += count
+        self._taken_ns += taken_ns
+        self.left -= count
+        if self.left > 0:
+            return
+        ns, taken = self._taken_ns / self._taken, self._taken
+        self._taken, self._taken_ns = 0, 0
+        if not self.are_read and ns <= self._fast_ns:
+            self._other_ns, self._before_ns, self.left = 0.0, 0.0, sys.maxsize
+        elif ns < _FINAL_SHARE * self._before_ns and (self.are_read or ns < self._slow_ns):
+            self._before_ns, self.left = ns, 2 * taken
+        elif self._other_ns > 0:
+            ratio = ns / self._other_ns
+            self.are_read ^= ratio > 1
+            self._other_ns, self._before_ns = 0.0, 0.0
+            self.left = int(self._kept * min(max(ratio, 1 / ratio), _MOST_RATIO))
+        else:
+            self._other_ns, self._before_ns = ns, math.inf
+            self.are_read, self.left = not self.are_read, self._measured

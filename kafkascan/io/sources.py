@@ -233,6 +233,20 @@ class Source:
                 return self._view[position : position + size]
         return memoryview(self._read(position, size))
 
+    def read_into(self, position: int, out: memoryview) -> None:
+        """Fill a buffer with bytes of the file, which may be mapped; see `window`."""
+        count = 0
+        with self.borrowed_descriptor() as descriptor:
+            while count < len(out):
+                at = self.file_start + position + count
+                try:
+                    part = os.preadv(descriptor, [out[count:]], at)
+                except OSError:
+                    raise self.fault_error(position + count) from None
+                if part == 0:
+                    raise self.fault_error(position + count)
+                count += part
+
     def _read(self, position: int, size: int) -> bytes | memoryview:
         parts: list[bytes | memoryview] = []
         missing = size
@@ -467,7 +481,9 @@ class borrowed_source:  # noqa: N801 - used like a function
     def __init__(self, source: SourceLike, *, close: bool = True, read_below: int = 0) -> None:
         # An isinstance check of a protocol takes longer than opening a small file.
         owner: SourceLike = source
-        if not isinstance(source, (Source, str, FileRange)) and isinstance(source, HasSource):
+        if not isinstance(source, (Source, str, os.PathLike, FileRange)) and isinstance(
+            source, HasSource
+        ):
             owner = source.as_source()
         self._is_opened_here = close and not isinstance(owner, Source)
         self._source = owner if isinstance(owner, Source) else Source(owner, read_below=read_below)

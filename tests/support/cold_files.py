@@ -1,8 +1,9 @@
-"""Files that are not in the page cache, or are treated as if they were not."""
+"""Files that are not in the page cache, or are treated as if they were not; or in small pages."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches import header_reads
+from kafkascan.io.page_cache import MapOrReads
 
 # Small enough for each way of reading headers to be used in small logs.
 EAGER = {
@@ -32,6 +34,14 @@ def treat_as_cold(patch: pytest.MonkeyPatch, **constants: float) -> None:
     patch.setattr(ks.Source, "is_cached", lambda self, *piece: not self.has_file)
     for name, value in (EAGER | constants).items():
         patch.setattr(header_reads, name, value)
+
+
+class AlwaysReads(MapOrReads):
+    """Reads all bytes of a cached file, whatever is faster."""
+
+    def __init__(self, *_: int, **__: float) -> None:
+        super().__init__(sys.maxsize, kept=1, fast_ns=0, slow_ns=0)
+        self.are_read = True
 
 
 def evict(path: Path) -> None:

@@ -26,6 +26,11 @@ PRELUDE = """
         ks.Source.is_cached = lambda *piece: False
         header_reads._SMALLEST_PIECE = header_reads._LARGE_GUESSED_BATCH = 0
 
+    def read_cached_files():
+        from kafkascan.batches import verify, walks
+        from tests.support.cold_files import AlwaysReads
+        verify.MapOrReads = walks.MapOrReads = AlwaysReads
+
     def outcome(operation):
         try:
             operation()
@@ -67,14 +72,11 @@ def test_no_start_of_a_batch_is_guessed_in_a_map_without_its_file(log: Path, siz
 # 12 288 is a page border, 1 000 000 is not one; at 0 nothing is left.
 @pytest.mark.parametrize("size", [0, 12_288, 1_000_000])
 @pytest.mark.parametrize("memory_map", [True, False])
-@pytest.mark.parametrize("is_cold", [True, False])
-def test_truncated_before_each_operation(
-    log: Path, size: int, memory_map: bool, is_cold: bool
-) -> None:
-    body = """
+@pytest.mark.parametrize("way", ["pass", "treat_files_as_cold()", "read_cached_files()"])
+def test_truncated_before_each_operation(log: Path, size: int, memory_map: bool, way: str) -> None:
+    body = f"""
         size, memory_map = int(sys.argv[2]), sys.argv[3] == "True"
-        if sys.argv[4] == "True":
-            treat_files_as_cold()
+        {way}
         source = ks.Source(path, memory_map=memory_map)
         batches = ks.scan_batches(source).batches
         os.truncate(path, size)
@@ -84,18 +86,17 @@ def test_truncated_before_each_operation(
         outcome(lambda: ks.verify_crcs(source, batches, threads=1))
         outcome(lambda: ks.verify_crcs(source, batches[-1:]))
     """
-    lines = run(body, log, size, memory_map, is_cold)
+    lines = run(body, log, size, memory_map)
     assert len(lines) == 5
     assert all(line.startswith("SourceReadError") for line in lines), lines
 
 
-@pytest.mark.parametrize("is_cold", [True, False])
-def test_truncated_in_the_middle_of_scans_and_verifications(log: Path, is_cold: bool) -> None:
+@pytest.mark.parametrize("way", ["pass", "treat_files_as_cold()", "read_cached_files()"])
+def test_truncated_in_the_middle_of_scans_and_verifications(log: Path, way: str) -> None:
     """Every operation on a file that shrinks ends in an error; the process survives."""
-    body = """
+    body = f"""
         ended = []
-        if sys.argv[2] == "True":
-            treat_files_as_cold()
+        {way}
 
         def work(operation):
             try:
@@ -121,7 +122,7 @@ def test_truncated_in_the_middle_of_scans_and_verifications(log: Path, is_cold: 
             thread.join()
         print(len(ended), len(threads))
     """
-    assert run(body, log, is_cold) == ["8 8"]
+    assert run(body, log) == ["8 8"]
 
 
 def test_checksum_of_a_map_of_the_caller(log: Path) -> None:

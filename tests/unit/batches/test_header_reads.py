@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import pytest
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches import header_reads, walks
-from kafkascan.batches.header_reads import CachedHeaders
 from kafkascan.batches.walks import BatchWalk, collect
+from kafkascan.io.page_cache import MapOrReads
 from tests.support.cold_files import bytes_read, evict
 from tests.support.segments import batch_v2
 
@@ -106,37 +107,35 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
 ) -> None:
     path = write_log(tmp_path, with_index=False)
     expected = ks.scan_batches(path).batches.tobytes()
-    monkeypatch.setattr(header_reads, "_MEASURED", 3)
-    monkeypatch.setattr(header_reads, "_KEPT", 10)
-    original, taken = CachedHeaders.note, set()
+    measured = partial(MapOrReads, 3, 10, 500, 2_500)
+    monkeypatch.setattr(walks, "MapOrReads", lambda **_: measured())
+    original, taken = MapOrReads.note, set()
     for seed in range(20):
         # The time of a header by chance, so that choices are.
         times = random.Random(seed).choices((100, 1_000, 5_000), k=COUNT)
 
-        def note(
-            self: CachedHeaders, batches: int, taken_ns: int, times: list[int] = times
-        ) -> None:
+        def note(self: MapOrReads, count: int, taken_ns: int, times: list[int] = times) -> None:
             taken.add(self.are_read)
-            original(self, batches, times.pop() * batches)
+            original(self, count, times.pop() * count)
 
         with monkeypatch.context() as patch:
-            patch.setattr(CachedHeaders, "note", note)
+            patch.setattr(MapOrReads, "note", note)
             assert ks.scan_batches(path).batches.tobytes() == expected
     assert taken == {False, True}
 
 
-def test_headers_are_taken_in_the_faster_way(tmp_path: Path) -> None:
+def test_headers_are_taken_in_the_faster_way() -> None:
     """A call takes `call_ns` besides the time of its headers: in a map, and by reads."""
-    path = write_log(tmp_path, with_index=False)
 
     def ways_of(map_ns: int, read_ns: int, call_ns: int = 0) -> str:
-        with ks.Source(path) as source:
-            ways, found = CachedHeaders(source), ""
-            for _ in range(12):
-                found += "Mr"[ways.are_read] if ways.rows <= 128 else "mR"[ways.are_read]
-                batches = min(ways.rows, 100_000)
-                ways.note(batches, call_ns + batches * (read_ns if ways.are_read else map_ns))
-            return found
+        way, found = MapOrReads(measured=8, kept=2_048, fast_ns=500, slow_ns=2_500), ""
+        for _ in range(12):
+            found += "Mr"[way.are_read] if way.left <= 128 else "mR"[way.are_read]
+            left = min(way.left, 100_000)
+            for count in (left // 2, left - left // 2):
+                ns = call_ns // 2 + count * (read_ns if way.are_read else map_ns)
+                way.note(count, ns)
+        return found
 
     # Capital letters: the map is measured, and reads are kept.
     assert ways_of(100, 700) == "Mmmmmmmmmmmm", "no read is as fast: none is tried"

@@ -11,17 +11,22 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.batches import verify
+from tests.support.cold_files import AlwaysReads
 from tests.support.segments import Rig, message_v0, message_v1
 
 
-@pytest.fixture(params=["memory", "mapped", "read"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+@pytest.fixture(params=["memory", "mapped", "mapped but read", "read"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def open_log(log: bytes) -> ks.Source:
         if request.param == "memory":
             return ks.Source(log)
+        if request.param == "mapped but read":
+            monkeypatch.setattr(verify, "MapOrReads", AlwaysReads)
+            monkeypatch.setattr(verify, "_BUFFER", 1 << 17)
         path = tmp_path / "0.log"
         path.write_bytes(log)
-        return ks.Source(path, memory_map=request.param == "mapped")
+        return ks.Source(path, memory_map=request.param != "read")
 
     return open_log
 
