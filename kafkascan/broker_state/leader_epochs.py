@@ -42,8 +42,10 @@ def build_leader_epochs(
         return entries
     epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)
     # An epoch can be new only where the maximum rises.
-    highest = np.maximum.accumulate(epochs) if len(epochs) else epochs
-    rises = np.flatnonzero(np.diff(highest, prepend=np.int32(-1)) > 0)
+    highest = np.maximum.accumulate(epochs)
+    is_rise = highest > -1
+    is_rise[1:] &= highest[1:] > highest[:-1]
+    rises = np.flatnonzero(is_rise)
     for epoch, offset in zip(
         epochs[rises].tolist(), batches["base_offset"][rises].tolist(), strict=True
     ):
@@ -65,8 +67,8 @@ def assign_epoch(entries: list[LeaderEpoch], new: LeaderEpoch) -> None:
 
 def loaded_epochs(entries: list[LeaderEpoch]) -> list[LeaderEpoch]:
     """Return the entries of a file that a broker keeps: it assigns one after the other."""
-    if len(entries) == 1:  # as most logs have
-        return entries[:] if min(entries[0]) >= 0 else []
+    if len(entries) < 2:  # as most logs have
+        return [entry for entry in entries if min(entry) >= 0]
     numbers = np.fromiter(chain.from_iterable(entries), np.int64, 2 * len(entries)).reshape(-1, 2)
     is_valid = (numbers[:, 0] >= 0) & (numbers[:, 1] >= 0)
     numbers[~is_valid] = np.iinfo(np.int64).max

@@ -52,7 +52,7 @@ _SIZE = (4.7, 3.0)
 _CODECS = {"none": "", "gzip": "////", "snappy": "....", "lz4": "\\\\\\\\", "zstd": "xxxx"}
 # Bars whose lengths differ more than this get a logarithmic axis.
 _MANY_DECADES = 1000
-_MAX_SERIES = len(_SERIES) - 1
+_MAX_SERIES, _MAX_POINTS = len(_SERIES) - 1, 1000
 # A run of empty bins is cut out of a plot over time if it is this part of the bins or more, and so
 # many; what marks it is so wide. Dates below the plot.
 _GAP, _SHORTEST_GAP, _CUT, _TICKS = 0.25, 8, 0.06, 4
@@ -362,15 +362,18 @@ def _batching(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
     is_known = (batches > 0) & (records > 0) & (sizes > 0)
     if not is_known.any():
         return None
-    batches, records, sizes = batches[is_known], records[is_known], sizes[is_known]
-    largest_first = np.argsort(-sizes)[:2000]
+    order = np.flatnonzero(is_known)[np.argsort(-sizes[is_known])]
+    points = np.array([records[order], sizes[order]]) / batches[order]
+    # Of points at the same place, the largest one.
+    _, shown = np.unique(np.round(np.log10(points), 2), axis=1, return_index=True)
+    shown = np.sort(shown)[:_MAX_POINTS]
 
     def paint(axes: Any) -> None:
         from matplotlib.ticker import FuncFormatter, NullFormatter
 
-        part = sizes[largest_first] / sizes.max()
+        part = sizes[order[shown]] / sizes.max()
         axes.scatter(
-            (records / batches)[largest_first], (sizes / batches)[largest_first],
+            *points[:, shown],
             s=12 + 120 * part, color=_SERIES[0], alpha=0.6, linewidths=0.5, edgecolors=_PAPER,
         )  # fmt: skip
         axes.set_xscale("log")

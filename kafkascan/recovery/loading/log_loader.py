@@ -421,7 +421,7 @@ class _LogLoader:
 
 def _finish_replacements(files: PlannedFiles) -> None:
     """Discard interrupted replacements of segments that are incomplete, and finish the others."""
-    cleaned = [name for name in files.names() if name.endswith(_CLEANED)]
+    cleaned = files.names(_CLEANED)
     incomplete_from = min((offset_of(name) or 0 for name in cleaned), default=_NO_OFFSET)
     for name in files.names():
         if name.endswith(_DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
@@ -431,7 +431,7 @@ def _finish_replacements(files: PlannedFiles) -> None:
     # After the .swap files: without .cleaned files, .swap files count as complete.
     for name in cleaned:
         files.delete(name, "an incomplete replacement", at_first=True)
-    _swap_in(files, [name for name in files.names() if name.endswith(_SWAP)])
+    _swap_in(files, files.names(_SWAP))
 
 
 def _swap_in(files: PlannedFiles, swaps: list[str]) -> None:

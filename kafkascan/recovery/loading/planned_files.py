@@ -191,9 +191,10 @@ class PlannedFiles:
 
     # ---- the planned files ------------------------------------------------------------------
 
-    def names(self) -> list[str]:
-        """Return the names of the planned files, sorted."""
-        return sorted(name for name, state in self._states.items() if state.content is not None)
+    def names(self, suffix: str = "") -> list[str]:
+        """Return the names of the planned files that end with a suffix, sorted."""
+        states = self._states
+        return sorted([name for name in states if name.endswith(suffix) and name in self])
 
     def names_on_disk(self) -> set[str]:
         """Return the names of the files before all changes."""

@@ -23,8 +23,8 @@ class Snapshots:
 
     def __init__(self, files: PlannedFiles) -> None:
         self._files = files
-        names = (name for name in files.names() if name.endswith(".snapshot"))
-        self.offsets = sorted(offset for name in names if (offset := offset_of(name)) is not None)
+        offsets = map(offset_of, files.names(".snapshot"))
+        self.offsets = sorted([offset for offset in offsets if offset is not None])
         # The snapshot that was written last is read next.
         self._written: tuple[int, NDArray[np.void]] | None = None
 
