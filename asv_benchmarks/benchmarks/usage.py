@@ -265,6 +265,9 @@ def starts() -> None:
     with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as output:
         jobs: dict[str, Job] = {
             "import numpy": lambda: start_up.start("import numpy"),
+            "import numpy, with the threads of its BLAS": lambda: subprocess.run(
+                [sys.executable, *start_up.PROGRAMS["import numpy"]], check=True
+            ),
             "kafkascan --help": command("--help"),
             "kafkascan info --help": command("info", "--help"),
             "import matplotlib.figure": lambda: subprocess.run(

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import kafkascan as ks
 from kafkascan.logs.opened_logs import open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.report.facts import Facts, TimeBins, Timeline, are_plausible
-from kafkascan.report.plots import _parts, human_size
+from kafkascan.report.plots import _batching, _parts, human_size
 from kafkascan.report.tables import MAX_ROWS, page_table, time_text
 from tests.support.command_line import KILLED
 from tests.support.paths import GOLDEN
@@ -362,3 +363,17 @@ def test_long_gaps_are_cut_out() -> None:
     assert list(found) == pytest.approx([0, 10.72, 12.44])
     assert _parts(np.arange(0, 100, 20)) == {0: (0, 80)}
     assert _parts(np.array([0, 7])) == {0: (0, 7)}
+
+
+def test_points_at_the_same_place_are_drawn_once() -> None:
+    columns = {
+        "batches": [10, 20, 10],
+        "records": [100, 200, 10],
+        "size_in_bytes": [900, 1_800, 90],
+    }
+    paint, axes = _batching(columns), Figure().add_subplot()
+    assert paint is not None
+    paint(axes)
+    (points,) = axes.collections
+    assert np.asarray(points.get_offsets()).tolist() == [[10, 90], [1, 9]]
+    assert points.get_sizes().tolist() == [132, 18], "that of the most bytes"
