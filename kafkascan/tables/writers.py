@@ -134,19 +134,27 @@ class ParquetWriter(Writer):
             self._write_group()
 
     def _write_group(self) -> None:
-        import pyarrow.parquet
+        import pyarrow
 
         table = pyarrow.concat_tables(self._group)
         if self._sort is not None:
             table = table.take(self._sort.order(self.schema, table[self._sort.column].to_pylist()))
         self._group, self._rows_of_group = [], 0
-        if self._file is None:
-            # Those of keys and values help no reader, and take copies of large ones.
-            counted = [one.name for one in table.schema if not pyarrow.types.is_binary(one.type)]
-            self._file = pyarrow.parquet.ParquetWriter(
-                self._stream, table.schema, compression="zstd", write_statistics=counted
-            )
-        self._file.write_table(table)
+        try:
+            if self._file is None:
+                self._file = self._open(table.schema)
+            self._file.write_table(table)
+        except pyarrow.ArrowNotImplementedError as error:  # unions, structs without fields
+            raise ValueError(f"Parquet cannot store a column, other formats can: {error}") from None
+
+    def _open(self, schema: Any) -> Any:
+        import pyarrow.parquet
+
+        # Statistics of keys and values help no reader, and take copies of large ones.
+        counted = [one.name for one in schema if not pyarrow.types.is_binary(one.type)]
+        return pyarrow.parquet.ParquetWriter(
+            self._stream, schema, compression="zstd", write_statistics=counted
+        )
 
     def close(self) -> None:
         """Write what is left, and the end of the document."""

@@ -122,6 +122,15 @@ def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
     assert written.schema.field("key").type == pa.binary()
 
 
+def test_a_type_that_parquet_does_not_have(log: Path, tmp_path: Path) -> None:
+    query = "SELECT union_value(number := 1) AS one"
+    assert rows("sql", query, log) == [{"one": 1}]
+    done = run("sql", query, log, "--output", tmp_path / "r.parquet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Parquet cannot store a column, other formats can: Unhandled type" in done.stderr
+    assert list(tmp_path.glob("r.*")) == []
+
+
 def test_the_columns_of_a_result(log: Path) -> None:
     found = rows("sql", "SELECT key, base_offset FROM records", log, "--describe")
     assert [(one["column_name"], one["column_type"]) for one in found] == [
@@ -152,6 +161,7 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     ("query", "reason"),
     [
         ("SELEC 1", "Parser Error"),
+        ("SELECT offset, key FROM records", 'a column of this name needs quotes: "offset"'),
         ("SELECT * FROM nothing", "nothing does not exist! Tables: records, batches, trans"),
         ("SELECT bytes FROM batches", "bytes"),
         ("", "statement"),

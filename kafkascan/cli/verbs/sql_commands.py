@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 # Rows of a result at a time.
 _ROWS = 1 << 14
 # A name or label in quotes, or an interval: also one inside of lists and structs.
+_BARE_OFFSET = re.compile(r"(?<![\w\"'])offset(?![\w\"'])", re.IGNORECASE)
 _INTERVAL = re.compile(r"""("(?:[^"]|"")*"|'(?:[^']|'')*')|\bINTERVAL\b""")
 _TABLES_HELP = """
 \b
@@ -213,7 +214,7 @@ def sql(
                 first = str(error).partition("\n")[0]
                 raise click.UsageError(f"{first} Tables: {', '.join(_TABLES)}") from None
             except duckdb.Error as error:
-                hint = _hint_at_types(str(error), formats)
+                hint = _hint(query, error, formats)
                 raise click.UsageError(f"{error}{hint}") from None
             for table in tables.values():
                 report.add_problems(getattr(table, "problems", NO_PROBLEMS))
@@ -221,8 +222,11 @@ def sql(
     run.each([path], work)
 
 
-def _hint_at_types(message: str, formats: Mapping[str, str]) -> str:
-    """Return a line for an error about a field of a key or value that is bytes."""
+def _hint(query: str, error: Exception, formats: Mapping[str, str]) -> str:
+    """Return a line for an error about the column offset, or a field of bytes."""
+    message = str(error)
+    if message.startswith("Parser Error") and _BARE_OFFSET.search(query):
+        return '\noffset is a keyword of SQL: a column of this name needs quotes: "offset"'
     for name, kind in formats.items():
         if kind != TYPED and f'from expression "{name}" because it is not a struct' in message:
             return (
