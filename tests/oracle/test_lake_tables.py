@@ -147,6 +147,25 @@ def test_answers_of_a_catalog_that_are_lost(
     assert [row["name"] for row in read(driver, f"{target['table']}.refs")] == ["main"]
 
 
+def test_all_answers_of_a_catalog_are_lost(
+    driver: Driver, catalog: RestCatalog, tmp_path: Path
+) -> None:
+    """Also those to the statements that create a table and add a column."""
+    target = {"table": "rest.db.lossy_from_the_start", "path": str(tmp_path)}
+    path = segment_path(tmp_path, "kept")
+    catalog.lose_answers(every=1)
+    try:
+        path.write_bytes(damaged_log(2).log)
+        driver.ask("write_table", **target)
+        path.write_bytes(damaged_log(4).log)
+        driver.ask("write_table", columns="producer_id", **target)
+    finally:
+        catalog.lose_answers(every=0)
+    found = read(driver, target["table"], "offset, producer_id")
+    assert sorted(row["offset"] for row in found) == list(range(8))
+    assert sum(row["producer_id"] is not None for row in found) == 4
+
+
 def test_values_have_the_types_of_the_registry(driver: Driver, named: Any) -> None:
     target = named("orders")
     options = {"topics": "orders", "registry": str(TYPED)}

@@ -11,7 +11,7 @@ import pytest
 
 from kafkascan.format.errors import NoLogsError
 from kafkascan.spark.jobs import lake_tables, table_jobs
-from kafkascan.spark.jobs.lake_tables import Commit, Progress
+from kafkascan.spark.jobs.lake_tables import Commit, IcebergTable, Progress
 from kafkascan.spark.jobs.table_columns import follow_columns
 from kafkascan.spark.rows.problem_rows import ProblemScan, scan_problems
 from kafkascan.tables.schema import Field, require_pyarrow
@@ -122,7 +122,8 @@ def follow(**members: Any) -> list[str]:
     pa = require_pyarrow()
     session: Any = Session(columns=COLUMNS)
     kind = pa.struct(list(members.items()))
-    follow_columns(session, "lake.db.t", [Field("value", "typed", "", arrow=kind)])
+    table = IcebergTable(session, "lake.db.t")
+    follow_columns(session, table, [Field("value", "typed", "", arrow=kind)])
     return [text.removeprefix("ALTER TABLE lake.db.t ") for text in session.run]
 
 

@@ -21,6 +21,7 @@ from kafkascan.tables.schema import Field
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _NAMES = {
     "iceberg": (r"\w+(\.\w+){2,}", "catalog.database.table"),
@@ -84,6 +85,9 @@ class LakeTable(Protocol):
 
     def create(self, columns: str) -> None:
         """Create the table with columns (DDL), partitioned by topic and day."""
+
+    def columns(self) -> StructType:
+        """Return the columns that the table has now."""
 
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return rows with the columns that only the partitioning needs."""
@@ -203,6 +207,11 @@ class IcebergTable:
             " USING iceberg PARTITIONED BY (topic, days(timestamp))"
         )
 
+    def columns(self) -> StructType:
+        """Return the columns that the table has now."""
+        self._spark.catalog.refreshTable(self.name)
+        return self._spark.table(self.name).schema
+
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return the rows: Iceberg computes the day itself."""
         return rows
@@ -293,6 +302,10 @@ class DeltaTable:
             writer.save(path)
         else:
             writer.saveAsTable(self.name)
+
+    def columns(self) -> StructType:
+        """Return the columns that the table has now."""
+        return self._spark.table(self.name).schema
 
     def with_partitioning(self, rows: DataFrame) -> DataFrame:
         """Return rows with their day in UTC; a cast would depend on the session's time zone."""

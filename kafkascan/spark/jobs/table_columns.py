@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
+    from kafkascan.spark.jobs.lake_tables import LakeTable
+
 # Types to which Iceberg and Delta change the type of a column.
 _WIDER = {
     "int": ("bigint",),
@@ -22,7 +24,7 @@ _WIDER = {
 _WIDER |= {"float": ("double",)}
 
 
-def follow_columns(spark: SparkSession, table: str, fields: Sequence[Field]) -> None:
+def follow_columns(spark: SparkSession, table: LakeTable, fields: Sequence[Field]) -> None:
     """
     Change the columns of a table so that they can hold those of rows.
 
@@ -33,23 +35,25 @@ def follow_columns(spark: SparkSession, table: str, fields: Sequence[Field]) -> 
     ValueError
         If a column has a type that cannot become that of the rows.
     """
-    for change in column_changes(spark, table, fields):
+    for change in column_changes(table, fields):
         try:
-            spark.sql(f"ALTER TABLE {table} {change}")
+            spark.sql(f"ALTER TABLE {table.name} {change}")
         except Exception as error:
-            # Another driver may have made the same change.
-            if change in column_changes(spark, table, fields):
+            # Another driver may have made the same change, or this one, and its answer was lost.
+            if change in column_changes(table, fields):
                 reason = str(error).partition("\n")[0]
                 hint = "; Delta needs the table property delta.enableTypeWidening to change types"
                 is_type = " TYPE " in change and "DELTA" in reason
-                raise ValueError(f"{table}: {change}: {reason}{hint if is_type else ''}") from None
+                raise ValueError(
+                    f"{table.name}: {change}: {reason}{hint if is_type else ''}"
+                ) from None
 
 
-def column_changes(spark: SparkSession, table: str, fields: Sequence[Field]) -> list[str]:
+def column_changes(table: LakeTable, fields: Sequence[Field]) -> list[str]:
     """Return the changes that `follow_columns` makes, as ALTER TABLE declares them."""
     pa = require_pyarrow()
     wanted = pa.struct([pa.field(one.name, one.arrow_type(is_spark=True)) for one in fields])
-    return list(_changes(spark.table(table).schema, wanted, table, ""))
+    return list(_changes(table.columns(), wanted, table.name, ""))
 
 
 def _changes(known: DataType, wanted: pa.DataType, table: str, path: str) -> Iterator[str]:

@@ -294,7 +294,7 @@ class _Target:
         try:
             for table, source in ((self.main, self.rows), (self.apart, self.problems)):
                 if table_exists(spark, table.name):
-                    column_changes(spark, table.name, source.fields)
+                    column_changes(table, source.fields)
         except ValueError as error:
             note = f" ({self.records.note})" if self.records.note else ""
             raise ValueError(f"{error}{note}") from None
@@ -388,7 +388,7 @@ def _fill(
 ) -> Iterator[_Step]:
     """Commit records to a table until it contains all offsets, or those until some."""
     create_table(spark, table, source.fields)
-    follow_columns(spark, table.name, source.fields)
+    follow_columns(spark, table, source.fields)
     while True:
         before = read_progress(spark, table)
         start, end = logs.range_after(before.offsets, until)
@@ -398,7 +398,7 @@ def _fill(
             before.offsets | end, uuid.uuid4().hex, before.sequence + 1, before.version
         )
         rows = table.with_partitioning(source.frame(spark, logs.tasks(start, end)))
-        rows = rows.to(spark.table(table.name).schema)
+        rows = rows.to(table.columns())
         # If another driver was first, its commit says where to continue.
         commit = _commit(table, source.statement, rows, before, after)
         if commit is not None:
