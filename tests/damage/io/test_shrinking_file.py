@@ -171,17 +171,19 @@ def test_a_file_that_is_truncated_and_rewritten_all_the_time(log: Path) -> None:
             "    file.write(content[:100]); file.write(content[100:])\\n"
         ), path])
         scans = errors = 0
-        while scans + errors < 1000 or not errors:
-            try:
-                with ks.Source(path) as source:
-                    for _ in range(3):
-                        scan = ks.scan_batches(source, on_corrupt="stop")
-                        ks.verify_crcs(source, scan.batches, threads=1)
-                scans += 1
-            except ks.KafkaScanError:
-                errors += 1
-        child.kill()
-        child.wait()
+        try:
+            while scans + errors < 1000 or not errors:
+                try:
+                    with ks.Source(path) as source:
+                        for _ in range(3):
+                            scan = ks.scan_batches(source, on_corrupt="stop")
+                            ks.verify_crcs(source, scan.batches, threads=1)
+                    scans += 1
+                except ks.KafkaScanError:
+                    errors += 1
+        finally:
+            child.kill()
+            child.wait()
     """
     assert run(body, log) == []
 
