@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import os
-import sys
 import time
 from collections.abc import Mapping
 
@@ -126,17 +125,18 @@ def _verify_part(
         start = min(max(int(batches["position"][row]), 0), source.size)
         if sizes is not None:
             window = source.window(start, int(sizes[row]))
-        elif cached.are_read:
+        elif cached is not None and cached.are_read:
             buffer = buffer or result_memory.empty(_BUFFER, np.uint8).data
             window = buffer[: min(_size_to_read(batches, row), source.size - start)]
             source.read_into(start, window)
         else:
-            start, window, most = 0, source.window(0, source.size), min(most, cached.left)
+            start, window = 0, source.window(0, source.size)
+            most = most if cached is None else min(most, cached.left)
         with window:
             status, done, fault = _core.verify_into(
                 window, start, source.size, batches[row:], verdicts[row:], most
             )
-        if done > 0:
+        if cached is not None and done > 0:
             taken_ns = time.perf_counter_ns() - began_ns
             cached.note(max(1, _bytes_of(batches, row, row + done)), taken_ns)
         row += done
@@ -151,15 +151,14 @@ def _verify_part(
             raise BatchTableError(source.path, first_row + row, status)
 
 
-def _map_or_reads(source: Source, batches: BatchTable) -> MapOrReads:
-    """Return what chooses for a cached file; for anything else, it never does."""
-    is_mapped = source.is_in_memory and source.has_file and hasattr(os, "preadv")
-    measured = sys.maxsize
-    if is_mapped and len(batches):
-        first, stop = range_of(source, batches)
-        if stop - first >= _LEAST_MEASURED and source.is_cached(first, stop):
-            measured = _BUFFER
-    return MapOrReads(measured, kept=1 << 26, fast_ns=0.04, slow_ns=0.08)
+def _map_or_reads(source: Source, batches: BatchTable) -> MapOrReads | None:
+    """Return what chooses for a large part of a cached file; None for anything else."""
+    if not (source.is_in_memory and source.has_file and hasattr(os, "preadv") and len(batches)):
+        return None
+    first, stop = range_of(source, batches)
+    if stop - first < _LEAST_MEASURED or not source.is_cached(first, stop):
+        return None
+    return MapOrReads(_BUFFER, kept=1 << 26, fast_ns=0.04, slow_ns=0.08)
 
 
 def _size_to_read(batches: BatchTable, row: int) -> int:

@@ -24,6 +24,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         if request.param == "mapped but read":
             monkeypatch.setattr(verify, "MapOrReads", AlwaysReads)
             monkeypatch.setattr(verify, "_BUFFER", 1 << 17)
+            monkeypatch.setattr(verify, "_LEAST_MEASURED", 0)
         path = tmp_path / "0.log"
         path.write_bytes(log)
         return ks.Source(path, memory_map=request.param != "read")
