@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 import time
 from collections.abc import Mapping
 
@@ -19,7 +18,7 @@ from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
-from kafkascan.io.page_cache import MapOrReads
+from kafkascan.io.page_cache import CAN_READ_CACHED, MapOrReads, page_faults
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.io.worker_threads import ChunkSizer
@@ -33,6 +32,9 @@ _FIRST_BYTES = 1 << 20
 # Bytes of a cached file that are read at a time: they stay in the CPU's caches until their
 # checksums are computed. And those of a table for which reads are tried.
 _BUFFER, _LEAST_MEASURED = 1 << 21, 1 << 22
+# Bytes of a map for each page fault from which on its pages are large, or mapped already: nothing
+# is faster then. Times would not tell: several threads share the bandwidth of the memory.
+_BYTES_PER_FAULT = 1 << 18
 
 
 def verify_crcs(
@@ -121,6 +123,7 @@ def _verify_part(
     row, pace, buffer = 0, ChunkSizer(_FIRST_BYTES), memoryview(b"")
     while row < len(batches):
         most, began_ns = pace.next_size(), time.perf_counter_ns()
+        faults = 0 if cached is None else page_faults()
         # The position of a row may be wrong; the loop checks it.
         start = min(max(int(batches["position"][row]), 0), source.size)
         if sizes is not None:
@@ -137,8 +140,11 @@ def _verify_part(
                 window, start, source.size, batches[row:], verdicts[row:], most
             )
         if cached is not None and done > 0:
-            taken_ns = time.perf_counter_ns() - began_ns
-            cached.note(max(1, _bytes_of(batches, row, row + done)), taken_ns)
+            size = max(1, _bytes_of(batches, row, row + done))
+            if cached.are_read or (page_faults() - faults) * _BYTES_PER_FAULT > size:
+                cached.note(size, time.perf_counter_ns() - began_ns)
+            else:
+                cached = None
         row += done
         if status == STATUS["NEED_WINDOW"] and done == 0:
             verdicts[row] = _verify_large_batch(source, start)
@@ -153,12 +159,12 @@ def _verify_part(
 
 def _map_or_reads(source: Source, batches: BatchTable) -> MapOrReads | None:
     """Return what chooses for a large part of a cached file; None for anything else."""
-    if not (source.is_in_memory and source.has_file and hasattr(os, "preadv") and len(batches)):
+    if not (source.is_in_memory and source.has_file and CAN_READ_CACHED and len(batches)):
         return None
     first, stop = range_of(source, batches)
     if stop - first < _LEAST_MEASURED or not source.is_cached(first, stop):
         return None
-    return MapOrReads(_BUFFER, kept=1 << 26, fast_ns=0.04, slow_ns=0.08)
+    return MapOrReads(_BUFFER, kept=1 << 26, slow_ns=0.08)
 
 
 def _size_to_read(batches: BatchTable, row: int) -> int:

@@ -18,6 +18,9 @@ _PIECE = 1 << 22
 _HEAD = 1 << 18
 _SAMPLES, _SAMPLE = 8, 1 << 12
 
+CAN_READ_CACHED = sys.platform == "linux"
+"""Whether the system has what reads of cached bytes into a buffer, beside a map, need."""
+
 
 class DropBehind:
     """
@@ -115,6 +118,13 @@ def open_selective(source: Source) -> SelectiveReads | None:
     return reads
 
 
+def page_faults() -> int:
+    """Return the number of page faults of this thread that needed no disk."""
+    import resource  # for large tables only
+
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+
 # A measurement of less than this share of the time before is repeated with twice as much.
 _FINAL_SHARE = 0.75
 # The most by which the ratio of the times multiplies how long a way is kept.
@@ -134,11 +144,11 @@ class MapOrReads:
         Headers or bytes of the first measurement of a way, with cold caches of the CPU.
     kept : int
         After so many the other way is measured again.
-    fast_ns : float
-        Time of one in a map up to which reads are not tried.
     slow_ns : float
         Time of one in a map from which on reads are tried at once: cold caches of the CPU are no
         reason for that.
+    fast_ns : float, default 0
+        Time of one in a map up to which reads are not tried.
 
     Attributes
     ----------
@@ -148,7 +158,7 @@ class MapOrReads:
         Most to take before `note` is called.
     """
 
-    def __init__(self, measured: int, kept: int, fast_ns: float, slow_ns: float) -> None:
+    def __init__(self, measured: int, kept: int, *, slow_ns: float, fast_ns: float = 0) -> None:
         self._measured, self._kept = measured, kept
         self._fast_ns, self._slow_ns = fast_ns, slow_ns
         self._other_ns = 0.0  # of one in the other way; 0 if unknown

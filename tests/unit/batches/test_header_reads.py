@@ -107,8 +107,8 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
 ) -> None:
     path = write_log(tmp_path, with_index=False)
     expected = ks.scan_batches(path).batches.tobytes()
-    measured = partial(MapOrReads, 3, 10, 500, 2_500)
-    monkeypatch.setattr(walks, "MapOrReads", lambda **_: measured())
+    few = partial(MapOrReads, measured=3, kept=10, fast_ns=500, slow_ns=2_500)
+    monkeypatch.setattr(walks, "MapOrReads", lambda **_: few())
     original, taken = MapOrReads.note, set()
     for seed in range(20):
         # The time of a header by chance, so that choices are.
