@@ -104,7 +104,7 @@ class BatchWalk:
         self.error: CorruptBatchError | None = None
         self.window = window
         self._cold = ColdHeaders(source)
-        self._cached = MapOrReads(measured=4, kept=2_048, fast_ns=500, slow_ns=2_500)
+        self._cached = MapOrReads(measured=8, kept=2_048, fast_ns=500, slow_ns=2_500)
         self._stored = StoredHeaders(source)
         self._content_of = source.ahead if reads_content else None
         self._is_read_in_order = reads_content and _announces_order(source, start, stop)
