@@ -1,4 +1,7 @@
-"""The system's page cache: what it holds of a file, and reads that fetch only what they need."""
+"""The system's page cache: what it holds of a file, and ways to read that suit it.
+
+Cold files: reads that fetch only what they need. Cached ones: a map or reads, by their time.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -175,3 +176,25 @@ def test_a_table_that_changes_while_a_large_batch_is_read(tmp_path: Path) -> Non
     finally:
         stop.set()
         meddler.join()
+
+
+@pytest.mark.parametrize("faults_of_a_call", [0, 1_000])
+def test_reads_are_tried_where_a_map_takes_page_faults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults_of_a_call: int
+) -> None:
+    rig = Rig().batches(8_000, bytes(1_000)).flip(5_000, 100)
+    path = tmp_path / "0.log"
+    path.write_bytes(rig.log)
+    faults, read = itertools.count(step=faults_of_a_call), []
+    monkeypatch.setattr(verify, "page_faults", lambda: next(faults))
+    monkeypatch.setattr(verify, "_BUFFER", 1 << 14)  # the bytes of the first measurement
+    original = ks.Source.read_into
+
+    def read_into(source: ks.Source, position: int, out: memoryview) -> None:
+        read.append(position)
+        original(source, position, out)
+
+    monkeypatch.setattr(ks.Source, "read_into", read_into)
+    verdicts = ks.verify_crcs(path, ks.scan_batches(path).batches, threads=1)
+    assert np.flatnonzero(~verdicts).tolist() == [5_000]
+    assert bool(read) == bool(faults_of_a_call)
