@@ -142,7 +142,8 @@ def _verify_part(
         if cached is not None and done > 0:
             size = max(1, _bytes_of(batches, row, row + done))
             if cached.are_read or (page_faults() - faults) * _BYTES_PER_FAULT > size:
-                cached.note(size, time.perf_counter_ns() - began_ns)
+                taken_ns = time.perf_counter_ns() - began_ns
+                cached.note(size, taken_ns, has_small_pages=not cached.are_read)
             else:
                 cached = None
         row += done
@@ -164,7 +165,7 @@ def _map_or_reads(source: Source, batches: BatchTable) -> MapOrReads | None:
     first, stop = range_of(source, batches)
     if stop - first < _LEAST_MEASURED or not source.is_cached(first, stop):
         return None
-    return MapOrReads(_BUFFER, kept=1 << 26, slow_ns=0.08)
+    return MapOrReads(_BUFFER, kept=1 << 26)
 
 
 def _size_to_read(batches: BatchTable, row: int) -> int:

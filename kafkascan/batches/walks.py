@@ -32,7 +32,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts
-from kafkascan.io.page_cache import MapOrReads
+from kafkascan.io.page_cache import CAN_READ_CACHED, MapOrReads, page_faults
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import ChunkSizer
 
@@ -104,7 +104,7 @@ class BatchWalk:
         self.error: CorruptBatchError | None = None
         self.window = window
         self._cold = ColdHeaders(source)
-        self._cached = MapOrReads(measured=8, kept=2_048, fast_ns=500, slow_ns=2_500)
+        self._cached = MapOrReads(measured=3, kept=2_048, fast_ns=500)
         self._stored = StoredHeaders(source)
         self._content_of = source.ahead if reads_content else None
         self._is_read_in_order = reads_content and _announces_order(source, start, stop)
@@ -172,14 +172,19 @@ class BatchWalk:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
         is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
         is_cold = self._cold.is_cold or self._is_read_in_order
-        if is_cold or not self.source.has_file or is_small:
+        if is_cold or is_small or not (self.source.has_file and CAN_READ_CACHED):
             return self._scan_window(0, self.source.size, stop, rows)
-        rows, began_ns = rows[: self._cached.left], time.perf_counter_ns()
+        return self._scan_cached(stop, rows[: self._cached.left])
+
+    def _scan_cached(self, stop: int, rows: BatchTable) -> tuple[int, int, int]:
+        faults, began_ns = page_faults(), time.perf_counter_ns()
         if self._cached.are_read:
             found = scan_cached(self.source, self.position, stop, rows)
         else:
             found = self._scan_window(0, self.source.size, stop, rows)
-        self._cached.note(found[1], time.perf_counter_ns() - began_ns)
+        _, count, _ = found
+        taken_ns = time.perf_counter_ns() - began_ns
+        self._cached.note(count, taken_ns, has_small_pages=0 < count <= page_faults() - faults)
         return found
 
     def _scan_window(
@@ -209,8 +214,9 @@ class BatchWalk:
         """
         if not self.source.is_file or self.source.size <= LARGE_WINDOW:
             return None
-        header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
-        is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2
+        first = np.empty(1, BATCH_DTYPE)
+        _, count, _ = scan_cached(self.source, self.start, self.stop, first)
+        is_legacy = count > 0 and first["magic"][0] < 2
         return known_starts(self.source.path) if is_legacy else None
 
     def _choose_window(self, batches: int, size: int) -> None:

@@ -147,9 +147,6 @@ class MapOrReads:
         Headers or bytes of the first measurement of a way, with cold caches of the CPU.
     kept : int
         After so many the other way is measured again.
-    slow_ns : float
-        Time of one in a map from which on reads are tried at once: cold caches of the CPU are no
-        reason for that.
     fast_ns : float, default 0
         Time of one in a map up to which reads are not tried.
 
@@ -161,17 +158,21 @@ class MapOrReads:
         Most to take before `note` is called.
     """
 
-    def __init__(self, measured: int, kept: int, *, slow_ns: float, fast_ns: float = 0) -> None:
-        self._measured, self._kept = measured, kept
-        self._fast_ns, self._slow_ns = fast_ns, slow_ns
+    def __init__(self, measured: int, kept: int, *, fast_ns: float = 0) -> None:
+        self._measured, self._kept, self._fast_ns = measured, kept, fast_ns
         self._other_ns = 0.0  # of one in the other way; 0 if unknown
         self._before_ns = math.inf  # of one in the last measurement; 0 if this is none
         self._taken, self._taken_ns = 0, 0
         self.are_read = False
         self.left = measured
 
-    def note(self, count: int, taken_ns: int) -> None:
-        """Take the number of headers or bytes that were taken, and their time."""
+    def note(self, count: int, taken_ns: int, *, has_small_pages: bool = False) -> None:
+        """
+        Take the number of headers or bytes that were taken, and their time.
+
+        Reads are tried at once if page faults show small pages. Cold caches of the CPU, which
+        make a first measurement slow, are no reason for that.
+        """
         self._taken += count
         self._taken_ns += taken_ns
         self.left -= count
@@ -179,15 +180,16 @@ class MapOrReads:
             return
         ns, taken = self._taken_ns / self._taken, self._taken
         self._taken, self._taken_ns = 0, 0
+        is_final = has_small_pages or ns >= _FINAL_SHARE * self._before_ns
         if not self.are_read and ns <= self._fast_ns:
             self._other_ns, self._before_ns, self.left = 0.0, 0.0, sys.maxsize
-        elif ns < _FINAL_SHARE * self._before_ns and (self.are_read or ns < self._slow_ns):
-            self._before_ns, self.left = ns, 2 * taken
-        elif self._other_ns > 0:
+        elif self._other_ns > 0 and (is_final or ns < self._other_ns):
             ratio = ns / self._other_ns
             self.are_read ^= ratio > 1
             self._other_ns, self._before_ns = 0.0, 0.0
             self.left = int(self._kept * min(max(ratio, 1 / ratio), _MOST_RATIO))
+        elif not is_final:
+            self._before_ns, self.left = ns, 2 * taken
         else:
             self._other_ns, self._before_ns = ns, math.inf
             self.are_read, self.left = not self.are_read, self._measured

@@ -40,7 +40,7 @@ class AlwaysReads(MapOrReads):
     """Reads all bytes of a cached file, whatever is faster."""
 
     def __init__(self, *_: int, **__: float) -> None:
-        super().__init__(sys.maxsize, kept=1, slow_ns=0)
+        super().__init__(sys.maxsize, kept=1)
         self.are_read = True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from functools import partial
@@ -107,16 +108,23 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
 ) -> None:
     path = write_log(tmp_path, with_index=False)
     expected = ks.scan_batches(path).batches.tobytes()
-    few = partial(MapOrReads, measured=3, kept=10, fast_ns=500, slow_ns=2_500)
+    few = partial(MapOrReads, measured=3, kept=10, fast_ns=500)
     monkeypatch.setattr(walks, "MapOrReads", lambda **_: few())
     original, taken = MapOrReads.note, set()
     for seed in range(20):
         # The time of a header by chance, so that choices are.
         times = random.Random(seed).choices((100, 1_000, 5_000), k=COUNT)
 
-        def note(self: MapOrReads, count: int, taken_ns: int, times: list[int] = times) -> None:
+        def note(
+            self: MapOrReads,
+            count: int,
+            taken_ns: int,
+            *,
+            has_small_pages: bool,
+            times: list[int] = times,
+        ) -> None:
             taken.add(self.are_read)
-            original(self, count, times.pop() * count)
+            original(self, count, times.pop() * count, has_small_pages=times[0] == 100)
 
         with monkeypatch.context() as patch:
             patch.setattr(MapOrReads, "note", note)
@@ -127,21 +135,43 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
 def test_headers_are_taken_in_the_faster_way() -> None:
     """A call takes `call_ns` besides the time of its headers: in a map, and by reads."""
 
-    def ways_of(map_ns: int, read_ns: int, call_ns: int = 0) -> str:
-        way, found = MapOrReads(measured=8, kept=2_048, fast_ns=500, slow_ns=2_500), ""
+    def ways_of(
+        map_ns: int, read_ns: int, call_ns: int = 0, *, has_small_pages: bool = False
+    ) -> str:
+        way, found = MapOrReads(measured=8, kept=2_048, fast_ns=500), ""
         for _ in range(12):
             found += "Mr"[way.are_read] if way.left <= 128 else "mR"[way.are_read]
             left = min(way.left, 100_000)
             for count in (left // 2, left - left // 2):
                 ns = call_ns // 2 + count * (read_ns if way.are_read else map_ns)
-                way.note(count, ns)
+                way.note(count, ns, has_small_pages=has_small_pages and not way.are_read)
         return found
 
     # Capital letters: the map is measured, and reads are kept.
     assert ways_of(100, 700) == "Mmmmmmmmmmmm", "no read is as fast: none is tried"
-    assert ways_of(5_000, 700) == "MrrRMRMRMRMR", "faults are slow: one call shows it"
+    assert ways_of(5_000, 700, has_small_pages=True) == "MrRMRMRMRMRM", "one call shows it"
+    assert ways_of(5_000, 700) == "MMrRMMRMMRMM", "the caches of the CPU may have been cold"
     assert ways_of(1_300, 2_000) == "MMrrmrrmrrmr"
-    assert ways_of(2_000, 1_200, call_ns=10_000) == "MrrrRMRMRMRM"
+    assert ways_of(2_000, 1_200, call_ns=100_000) == "MMMMMrrrrRMM"
+
+
+@pytest.mark.parametrize(("faults", "are_read"), [(1, False), (3, True)])
+def test_headers_are_read_where_each_takes_a_page_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: int, are_read: bool
+) -> None:
+    path = write_log(tmp_path, with_index=False)
+    counts = itertools.count(0, faults)
+    monkeypatch.setattr(walks, "page_faults", lambda: next(counts))
+    ways: list[bool] = []
+    original = MapOrReads.note
+
+    def note(self: MapOrReads, *taken: int, has_small_pages: bool) -> None:
+        original(self, *taken, has_small_pages=has_small_pages)
+        ways.append(self.are_read)
+
+    monkeypatch.setattr(MapOrReads, "note", note)
+    ks.scan_batches(path)
+    assert ways[0] is are_read
 
 
 def test_a_file_that_cannot_be_opened_again(
