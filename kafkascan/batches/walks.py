@@ -168,10 +168,10 @@ class BatchWalk:
             if self._content_of is None:
                 self._stored.request(self.position, self.stop)
             return self._scan_window(self.position, self.window, stop, rows)
-        if not self._index_is_read:
-            self._index_starts, self._index_is_read = self._read_index_starts(), True
-        is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
         is_cold = self._cold.is_cold or self._is_read_in_order
+        if not self._index_is_read:
+            self._index_starts, self._index_is_read = self._read_index_starts(is_cold), True
+        is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
         if is_cold or is_small or not (self.source.has_file and CAN_READ_CACHED):
             return self._scan_window(0, self.source.size, stop, rows)
         return self._scan_cached(stop, rows[: self._cached.left])
@@ -205,7 +205,7 @@ class BatchWalk:
                 keeps_gil=not is_in_memory and len(window) <= _SMALL_WINDOW,
             )
 
-    def _read_index_starts(self) -> NDArray[np.int64] | None:
+    def _read_index_starts(self, is_cold: bool) -> NDArray[np.int64] | None:
         """
         Return batch positions from the index, for a log whose positions cannot be guessed.
 
@@ -214,9 +214,14 @@ class BatchWalk:
         """
         if not self.source.is_file or self.source.size <= LARGE_WINDOW:
             return None
-        first = np.empty(1, BATCH_DTYPE)
-        _, count, _ = scan_cached(self.source, self.start, self.stop, first)
-        is_legacy = count > 0 and first["magic"][0] < 2
+        header: bytes | bytearray
+        if is_cold or not CAN_READ_CACHED:  # a read would change how the system reads ahead
+            header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
+        else:  # without a page fault, which is measured later
+            left = self.source.size - self.start
+            header = bytearray(min(HEADER_SIZE_UP_TO_MAGIC, left))
+            self.source.read_into(self.start, memoryview(header))
+        is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2
         return known_starts(self.source.path) if is_legacy else None
 
     def _choose_window(self, batches: int, size: int) -> None:

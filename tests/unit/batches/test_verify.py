@@ -188,13 +188,13 @@ def test_reads_are_tried_where_a_map_takes_page_faults(
     faults, read = itertools.count(step=faults_of_a_call), []
     monkeypatch.setattr(verify, "page_faults", lambda: next(faults))
     monkeypatch.setattr(verify, "_BUFFER", 1 << 14)  # the bytes of the first measurement
-    original = ks.Source.read_into
+    batches, original = ks.scan_batches(path).batches, ks.Source.read_into
 
     def read_into(source: ks.Source, position: int, out: memoryview) -> None:
         read.append(position)
         original(source, position, out)
 
     monkeypatch.setattr(ks.Source, "read_into", read_into)
-    verdicts = ks.verify_crcs(path, ks.scan_batches(path).batches, threads=1)
+    verdicts = ks.verify_crcs(path, batches, threads=1)
     assert np.flatnonzero(~verdicts).tolist() == [5_000]
     assert bool(read) == bool(faults_of_a_call)
