@@ -109,7 +109,7 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
     path = write_log(tmp_path, with_index=False)
     expected = ks.scan_batches(path).batches.tobytes()
     few = partial(MapOrReads, measured=3, kept=10, fast_ns=500)
-    monkeypatch.setattr(walks, "MapOrReads", lambda **_: few())
+    monkeypatch.setattr(walks, "MapOrReads", lambda *_, **__: few())
     original, taken = MapOrReads.note, set()
     for seed in range(20):
         # The time of a header by chance, so that choices are.
@@ -172,6 +172,10 @@ def test_headers_are_read_where_each_takes_a_page_fault(
     monkeypatch.setattr(MapOrReads, "note", note)
     ks.scan_batches(path)
     assert ways[0] is are_read
+    ways.clear()
+    path.write_bytes(b"".join(batch_v2(bytes(99), base_offset=i) for i in range(3_000)))
+    ks.scan_batches(path)
+    assert ways[0] is False, "the faults are not those of headers: many are in a page"
 
 
 def test_a_file_that_cannot_be_opened_again(
