@@ -42,9 +42,9 @@ LARGE_WINDOW = 1 << 18
 _SMALL_WINDOW = 1 << 12
 _LARGE_BATCH = 1 << 15
 _ZERO_SEARCH_WINDOW = 1 << 22
-# Headers by which map and reads are compared at first. A fault maps the pages of 4 KiB around it:
-# only headers of larger batches take one each.
-_FEWEST_MEASURED, _BYTES_OF_A_FAULT = 3, 1 << 16
+# Headers by which map and reads are compared at first, and those of them that show whether each of
+# a map takes a fault. A fault maps the pages of 4 KiB around it, with the headers of small batches.
+_MEASURED, _FEWEST_MEASURED, _BYTES_OF_A_FAULT = 16, 3, 1 << 16
 
 # Bytes of a table of a store, whose reader keeps them until the table is read: at first, and at
 # most. A caller that reads a few records only needs no more.
@@ -107,7 +107,7 @@ class BatchWalk:
         self.error: CorruptBatchError | None = None
         self.window = window
         self._cold = ColdHeaders(source)
-        self._cached = MapOrReads(_FEWEST_MEASURED, kept=2_048, fast_ns=500)
+        self._cached = MapOrReads(_MEASURED, kept=2_048, fast_ns=500)
         self._stored = StoredHeaders(source)
         self._content_of = source.ahead if reads_content else None
         self._is_read_in_order = reads_content and _announces_order(source, start, stop)
@@ -177,21 +177,22 @@ class BatchWalk:
         is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
         if is_cold or is_small or not (self.source.has_file and CAN_READ_CACHED):
             return self._scan_window(0, self.source.size, stop, rows)
-        return self._scan_cached(stop, rows[: self._cached.left])
+        return self._scan_cached(stop, rows)
 
     def _scan_cached(self, stop: int, rows: BatchTable) -> tuple[int, int, int]:
-        rows[:_FEWEST_MEASURED].view(np.uint8)[:] = (
-            0  # so that the memory of the rows takes no fault
-        )
+        cached = self._cached
+        is_first = cached.left == _MEASURED and not cached.are_read
+        rows = rows[: _FEWEST_MEASURED if is_first else cached.left]
+        rows[:_FEWEST_MEASURED].view(np.uint8)[:] = 0  # their memory must not take a fault later
         faults, began_ns = page_faults(), time.perf_counter_ns()
-        if self._cached.are_read:
+        if cached.are_read:
             found = scan_cached(self.source, self.position, stop, rows)
         else:
             found = self._scan_window(0, self.source.size, stop, rows)
         taken_ns, faults = time.perf_counter_ns() - began_ns, page_faults() - faults
         _, count, end = found
-        is_sparse = end - self.position >= max(count, 1) * _BYTES_OF_A_FAULT
-        self._cached.note(count, taken_ns, has_small_pages=is_sparse and faults >= count)
+        has_small_pages = 0 < count <= min(faults, (end - self.position) // _BYTES_OF_A_FAULT)
+        cached.note(count, taken_ns, has_small_pages=has_small_pages)
         return found
 
     def _scan_window(

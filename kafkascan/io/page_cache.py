@@ -176,7 +176,7 @@ class MapOrReads:
         self._taken += count
         self._taken_ns += taken_ns
         self.left -= count
-        if self.left > 0:
+        if self.left > 0 and not has_small_pages:
             return
         ns, taken = self._taken_ns / self._taken, self._taken
         self._taken, self._taken_ns = 0, 0
