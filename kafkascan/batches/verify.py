@@ -57,7 +57,8 @@ def verify_crcs(
     batches : array of BATCH_DTYPE, shape (n,)
         Rows of the source, in any order and selection, such as ``scan.batches[mask]``.
     threads : int, optional
-        Largest number of threads; by default one per CPU, but fewer for small inputs.
+        Largest number of threads; by default one per CPU, but fewer for small inputs. Bytes of a
+        store, or of a file that is not in the page cache, are verified by one.
     storage_options : mapping, optional
         Options of the store, if the source is a URL; see `ObjectUrl`.
 

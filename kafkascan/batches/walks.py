@@ -44,7 +44,7 @@ _LARGE_BATCH = 1 << 15
 _ZERO_SEARCH_WINDOW = 1 << 22
 # Headers by which map and reads are compared at first, and those of them that show whether each of
 # a map takes a fault. A fault maps the pages of 4 KiB around it, with the headers of small batches.
-_MEASURED, _FEWEST_MEASURED, _BYTES_OF_A_FAULT = 16, 3, 1 << 16
+_MEASURED, _FEWEST_MEASURED, _FAULT_AROUND = 16, 3, 1 << 16
 
 # Bytes of a table of a store, whose reader keeps them until the table is read: at first, and at
 # most. A caller that reads a few records only needs no more.
@@ -191,7 +191,7 @@ class BatchWalk:
             found = self._scan_window(0, self.source.size, stop, rows)
         taken_ns, faults = time.perf_counter_ns() - began_ns, page_faults() - faults
         _, count, end = found
-        has_small_pages = 0 < count <= min(faults, (end - self.position) // _BYTES_OF_A_FAULT)
+        has_small_pages = 0 < count <= min(faults, (end - self.position) // _FAULT_AROUND)
         cached.note(count, taken_ns, has_small_pages=has_small_pages)
         return found
 
