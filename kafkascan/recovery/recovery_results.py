@@ -384,9 +384,9 @@ class Salvage(AnyTable):
             for segment in partition.segments:
                 here = log | {"segment": segment.name}
                 for loss in segment.losses:
-                    yield _ROW | here | {"outcome": "lost"} | vars(loss)
+                    yield _ROW | here | {"outcome": "lost"} | loss._asdict()
                 for copy in segment.duplicates:
-                    found = dict(vars(copy))
+                    found = copy._asdict()
                     keeper = found.pop("kept_in")
                     reason = _COPY_REASON if keeper is None else f"{keeper} keeps these offsets"
                     yield _ROW | here | {
@@ -503,7 +503,7 @@ def _segment_dict(segment: SegmentSalvage) -> dict[str, Any]:
         "end": None if segment.end is None else segment.end.name,
         "error": None if segment.error is None else str(segment.error),
         "lost_bytes": segment.lost_bytes,
-        **{name: [dict(vars(one)) for one in getattr(segment, name)] for name in _LISTS},
+        **{name: [one._asdict() for one in getattr(segment, name)] for name in _LISTS},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkascan.format.errors import CorruptBatchError
 
@@ -34,8 +35,7 @@ class Gap:
         return f"{self.error}; {self.size} bytes are skipped"
 
 
-@dataclass(frozen=True)
-class KeptRange:
+class KeptRange(NamedTuple):
     """
     Consecutive batches that are kept.
 

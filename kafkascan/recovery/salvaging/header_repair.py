@@ -9,6 +9,7 @@ neighbouring batches.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,8 +51,7 @@ _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
 _FROM_NEIGHBOURS = ("base_offset", "partition_leader_epoch")
 
 
-@dataclass(frozen=True)
-class FieldRepair:
+class FieldRepair(NamedTuple):
     """
     A damaged header field of a batch, with its reconstructed value.
 
@@ -302,7 +302,7 @@ def with_doubts(log: RepairedLog, is_doubtful: NDArray[np.bool_]) -> RepairedLog
     """Mark repairs of doubtful batches as uncertain, unless the checksum proves the value."""
     doubtful = set(log.batches["position"][is_doubtful].tolist())
     repairs = [
-        replace(one, is_certain=False)
+        one._replace(is_certain=False)
         if one.position in doubtful and one.field in _FROM_NEIGHBOURS
         else one
         for one in log.repairs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ from kafkascan.recovery.salvaging.segment_salvage import (
 
 # No checksum covers a base offset: one batch beyond the end of its segment proves nothing.
 _FEWEST_BEYOND = 2
+# What is wrong with a batch whose offsets contradict those of kept ones.
+_CONTRADICTED = "OFFSETS_NOT_ASCENDING"
 
 
 @dataclass(frozen=True)
@@ -180,14 +183,15 @@ def _from(piece: KeptRange, kept: BatchTable) -> KeptRange:
     inside = kept[(kept["position"] >= piece.position) & (kept["position"] < _end(piece))]
     position = int(inside["position"][0])
     first = int(inside["base_offset"][0])
-    return replace(
-        piece, position=position, size=_end(piece) - position, batches=len(inside),
-        first_offset=first,
-    )  # fmt: skip
+    size, batches = _end(piece) - position, len(inside)
+    return piece._replace(position=position, size=size, batches=batches, first_offset=first)
 
 
 def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
     """Turn losses of batches into duplicates if another segment keeps their offsets."""
+    lost = itertools.chain.from_iterable(one.losses for one in segments)
+    if not any(one.symbol == _CONTRADICTED for one in lost):
+        return
     pieces = [(one, segment) for segment in segments for one in segment.pieces]
     pieces.sort(key=lambda pair: pair[0].first_offset)
     starts = [one.first_offset for one, _ in pieces]
@@ -195,7 +199,7 @@ def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
         losses, segment.losses = segment.losses, []
         for loss in losses:
             first, last = loss.claimed_first_offset, loss.claimed_last_offset
-            if loss.symbol == "OFFSETS_NOT_ASCENDING" and first is not None and last is not None:
+            if loss.symbol == _CONTRADICTED and first is not None and last is not None:
                 at = bisect.bisect_right(starts, first) - 1
                 if at >= 0 and pieces[at][1] is not segment and last <= pieces[at][0].last_offset:
                     segment.duplicates.append(

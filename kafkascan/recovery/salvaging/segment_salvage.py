@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +41,7 @@ _READ_AT_ONCE = 1 << 22
 _MOST_SELECTIONS = 8
 
 
-@dataclass(frozen=True)
-class LostRange:
+class LostRange(NamedTuple):
     """
     Bytes of a segment that are not kept.
 
@@ -73,8 +73,7 @@ class LostRange:
     zero_bytes: int
 
 
-@dataclass(frozen=True)
-class DuplicateRange:
+class DuplicateRange(NamedTuple):
     """
     A copy of kept batches, at another position. It is not kept, and nothing is lost with it.
 
