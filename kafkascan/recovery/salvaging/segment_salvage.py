@@ -41,6 +41,7 @@ _READ_AT_ONCE = 1 << 22
 _MOST_SELECTIONS = 8
 
 
+# Tuples, as `KeptRange` is.
 class LostRange(NamedTuple):
     """
     Bytes of a segment that are not kept.
