@@ -58,7 +58,7 @@ def verify_crcs(
         Rows of the source, in any order and selection, such as ``scan.batches[mask]``.
     threads : int, optional
         Largest number of threads; by default one per CPU, but fewer for small inputs. Bytes of a
-        store, or of a file that is not in the page cache, are verified by one.
+        store are verified by one.
     storage_options : mapping, optional
         Options of the store, if the source is a URL; see `ObjectUrl`.
 
@@ -87,19 +87,12 @@ def verify_crcs(
     with borrowed_source(as_object_url(source, storage_options)) as owner:
         sizes = size_in_bytes(batches)
         threads = require_threads(threads)
-        if owner.ahead is not None or _is_cold(owner, batches):
-            threads = 1  # several readers would wait for each other's bytes
+        if owner.ahead is not None:
+            threads = 1  # several readers of an object would wait for each other's bytes
         parts = split_by_bytes(sizes, threads, _BYTES_PER_THREAD)
         verdicts = map_parts(parts, lambda part: verify_rows(owner, batches[part], part.start))
         owner.require_unshrunk()
     return verdicts[0] if len(parts) == 1 else np.concatenate(verdicts)
-
-
-def _is_cold(source: Source, batches: BatchTable) -> bool:
-    """Return whether the bytes come from a disk: one thread is faster than most of them."""
-    if not (source.has_file and len(batches)):
-        return False
-    return not source.is_cached(*range_of(source, batches))
 
 
 def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDArray[np.bool_]:

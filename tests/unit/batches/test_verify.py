@@ -178,27 +178,6 @@ def test_a_table_that_changes_while_a_large_batch_is_read(tmp_path: Path) -> Non
         meddler.join()
 
 
-@pytest.mark.parametrize("is_cached", [True, False])
-def test_a_cold_file_is_read_by_one_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cached: bool
-) -> None:
-    """Two would make the system read ahead at two places in turn."""
-    path = tmp_path / "0.log"
-    path.write_bytes(Rig().batches(100, bytes(1_000)).log)
-    batches, first_rows = ks.scan_batches(path).batches, []
-    monkeypatch.setattr(verify, "_BYTES_PER_THREAD", 1)
-    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: is_cached)
-    original = verify.verify_rows
-
-    def verify_rows(source: ks.Source, rows: Any, first_row: int) -> Any:
-        first_rows.append(first_row)
-        return original(source, rows, first_row)
-
-    monkeypatch.setattr(verify, "verify_rows", verify_rows)
-    assert ks.verify_crcs(path, batches, threads=2).all()
-    assert len(first_rows) == (2 if is_cached else 1)
-
-
 @pytest.mark.parametrize("faults_of_a_call", [0, 1_000])
 def test_reads_are_tried_where_a_map_takes_page_faults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults_of_a_call: int
