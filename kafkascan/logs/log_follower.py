@@ -390,7 +390,7 @@ class _CommittedFollower:
         while self._withheld:
             followed = self._withheld.popleft()
             batches = followed.batches
-            count = int(np.count_nonzero(batches["base_offset"] < view.last_stable_offset))
+            count = int(np.count_nonzero(view.are_stable(batches)))
             stable = batches[:count]
             visible = stable.take(np.flatnonzero(view.mask(stable)))
             if len(visible):

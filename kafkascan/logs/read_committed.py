@@ -28,9 +28,6 @@ from kafkascan.logs.opened_logs import OffsetCursor, open_logs
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
 
-NO_OPEN_TRANSACTION = 2**63 - 1
-"""The last stable offset of a `CommittedView` without open transactions."""
-
 _ROWS = 1 << 14
 
 
@@ -39,11 +36,14 @@ class CommittedView:
     """
     The aborted transactions of a log, and its last stable offset.
 
+    A log may grow after its transactions were read: batches from the last stable offset on are not
+    visible, whoever wrote them.
+
     Attributes
     ----------
     last_stable_offset : int
-        The first offset of the earliest transaction that is open at the end of the log;
-        2**63 - 1 if none is open.
+        The first offset of the earliest open transaction; without one, the end of the log that was
+        read.
     producer_ids, first_offsets, last_offsets : ndarrays of int64, shape (n,)
         The aborted transactions, by producer and offset.
     problems : Problems
@@ -68,6 +68,7 @@ class CommittedView:
         aborted : structured ndarray, shape (n,)
             With columns ``producer_id``, ``first_offset`` and `marker_column`.
         last_stable_offset : int
+            The offset before which all transactions are decided, and the aborted ones given.
         marker_column : str
             Column with the offset of the marker.
         """
@@ -81,11 +82,16 @@ class CommittedView:
 
     def mask(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which batches are visible; consumers skip control batches themselves."""
-        seen: NDArray[np.bool_] = batches["base_offset"] < self.last_stable_offset
+        seen = self.are_stable(batches)
         rows = np.flatnonzero(is_transactional(batches) & ~is_control(batches) & seen)
         if len(rows) and len(self.producer_ids):
             seen[rows[self.are_aborted(batches[rows])]] = False
         return seen
+
+    def are_stable(self, batches: BatchTable) -> NDArray[np.bool_]:
+        """Return which batches end before the last stable offset."""
+        found: NDArray[np.bool_] = _greatest_offsets(batches) <= self.last_stable_offset - 1
+        return found
 
     def are_aborted(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which of the given transactional batches belong to an aborted transaction."""
@@ -107,6 +113,7 @@ class CommittedViewBuilder:
     def __init__(self) -> None:
         self._state = ProducerState()
         self._aborted = [np.empty(0, COMPLETED_TRANSACTION)]
+        self._end_offset = 0
 
     def add(self, source: Source, batches: BatchTable) -> None:
         """
@@ -119,6 +126,8 @@ class CommittedViewBuilder:
         CorruptBatchError
             If a marker cannot be read.
         """
+        if len(batches):
+            self._end_offset = max(self._end_offset, int(_greatest_offsets(batches).max()) + 1)
         batches = batches.take(np.flatnonzero(is_transactional(batches)))
         markers = batches.take(np.flatnonzero(is_control(batches)))
         wrong = np.flatnonzero(~verify_rows(source, markers))
@@ -127,13 +136,26 @@ class CommittedViewBuilder:
         completed = self._state.apply(source, batches).require_accepted()
         self._aborted.append(completed[completed["is_aborted"] == 1])
 
-    def view(self) -> CommittedView:
-        """Return the view of the batches that were added."""
+    def view(self, base_offset: int = 0) -> CommittedView:
+        """
+        Return the view of the batches that were added.
+
+        Parameters
+        ----------
+        base_offset : int, default 0
+            Of the log's last segment: if that is empty, the log ends there.
+        """
         aborted = np.concatenate(self._aborted)
         self._aborted = [aborted]
         first_open = self._state.first_open_offset()
-        stable = NO_OPEN_TRANSACTION if first_open is None else first_open
+        stable = max(self._end_offset, base_offset) if first_open is None else first_open
         return CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
+
+
+def _greatest_offsets(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the greatest offset of each batch: the last one, unless that exceeds 64 bits."""
+    greatest: NDArray[np.int64] = np.maximum(batches["base_offset"], last_offset(batches))
+    return greatest
 
 
 def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") -> CommittedView:
@@ -164,7 +186,7 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     opened = open_logs(log)[0]
     builder, problems, cursor = CommittedViewBuilder(), LogProblems(), OffsetCursor()
     checks, is_alone = LogChecks(opened, problems), not isinstance(log, PartitionDir)
-    unstable = NO_OPEN_TRANSACTION
+    unreadable: list[int] = []  # offsets of markers
     for segment in opened.segments:
         offsets = SegmentOffsets(segment)
         try:
@@ -180,12 +202,12 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
                 raise
             checks.add_error(segment, detached(error))
             if isinstance(error, CorruptBatchError):  # a marker
-                unstable = min(unstable, error.base_offset or 0)
+                unreadable.append(error.base_offset or 0)
         cursor.add(segment, offsets.end_offset)
     if not is_alone:
         checks.finish()
     if on_corrupt == "raise":
         problems.require_complete()
-    view = builder.view()
-    stable = min(view.last_stable_offset, unstable)
+    view = builder.view(opened.segments[-1].base_offset or 0)
+    stable = min([view.last_stable_offset, *unreadable])
     return replace(view, last_stable_offset=stable, problems=problems.found)

@@ -92,7 +92,8 @@ def read_records(
     isolation : {"read_uncommitted", "read_committed"}
         "read_committed" returns the records that a consumer with this ``isolation.level`` would
         get: it omits aborted transactions, and everything from the first offset of a
-        transaction that is still open at the end of the log.
+        transaction that is still open at the end of the log. What is appended after the
+        transactions were read is omitted, too.
     transactions : CommittedView, optional
         The outcome of the log's transactions. By default it is read from all segments of the
         partition folder that contains the file, or from the source alone if it is not such a

@@ -93,7 +93,7 @@ class CommittedViews:
             known.position = _read_on(known.builder, file, source, start, stop)
             known.path = file.path
         self._logs[folder] = known
-        return known.builder.view()
+        return known.builder.view(log[-1].base_offset)
 
 
 def committed_view(log: tuple[ListedSegment, ...], options: Options) -> CommittedView:
