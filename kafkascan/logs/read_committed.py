@@ -29,6 +29,7 @@ from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
 
 _ROWS = 1 << 14
+_HIGHEST_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +37,8 @@ class CommittedView:
     """
     The aborted transactions of a log, and its last stable offset.
 
-    A log may grow after its transactions were read: batches from the last stable offset on are not
-    visible, whoever wrote them.
+    A log may change after its transactions were read. What was appended is not visible, whoever
+    wrote it, nor what a new leader wrote in place of batches that were read.
 
     Attributes
     ----------
@@ -48,6 +49,8 @@ class CommittedView:
         The aborted transactions, by producer and offset.
     problems : Problems
         Because of which transactions are not known.
+    leader_epoch : int
+        The highest leader epoch of the batches that were read.
     """
 
     last_stable_offset: int
@@ -55,6 +58,7 @@ class CommittedView:
     first_offsets: NDArray[np.int64]
     last_offsets: NDArray[np.int64]
     problems: Problems = NO_PROBLEMS
+    leader_epoch: int = _HIGHEST_EPOCH
 
     @classmethod
     def of_aborted(
@@ -83,15 +87,16 @@ class CommittedView:
     def mask(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which batches are visible; consumers skip control batches themselves."""
         seen = self.are_stable(batches)
-        rows = np.flatnonzero(is_transactional(batches) & ~is_control(batches) & seen)
-        if len(rows) and len(self.producer_ids):
+        if len(self.producer_ids):
+            rows = np.flatnonzero(is_transactional(batches) & ~is_control(batches) & seen)
             seen[rows[self.are_aborted(batches[rows])]] = False
         return seen
 
     def are_stable(self, batches: BatchTable) -> NDArray[np.bool_]:
-        """Return which batches end before the last stable offset."""
-        found: NDArray[np.bool_] = _greatest_offsets(batches) <= self.last_stable_offset - 1
-        return found
+        """Return which batches end before the last stable offset, and were not written later."""
+        # The offset after the greatest one exceeds 64 bits.
+        are_before: NDArray[np.bool_] = last_offset(batches) <= self.last_stable_offset - 1
+        return are_before & (batches["partition_leader_epoch"] <= self.leader_epoch)
 
     def are_aborted(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which of the given transactional batches belong to an aborted transaction."""
@@ -113,7 +118,7 @@ class CommittedViewBuilder:
     def __init__(self) -> None:
         self._state = ProducerState()
         self._aborted = [np.empty(0, COMPLETED_TRANSACTION)]
-        self._end_offset = 0
+        self._end_offset, self._leader_epoch = 0, -1
 
     def add(self, source: Source, batches: BatchTable) -> None:
         """
@@ -127,7 +132,11 @@ class CommittedViewBuilder:
             If a marker cannot be read.
         """
         if len(batches):
-            self._end_offset = max(self._end_offset, int(_greatest_offsets(batches).max()) + 1)
+            latest = batches["base_offset"].argmax()
+            end_offset = int(last_offset(batches[latest : latest + 1])[0]) + 1
+            self._end_offset = max(self._end_offset, end_offset)
+            epoch = int(batches["partition_leader_epoch"].max())
+            self._leader_epoch = max(self._leader_epoch, epoch)
         batches = batches.take(np.flatnonzero(is_transactional(batches)))
         markers = batches.take(np.flatnonzero(is_control(batches)))
         wrong = np.flatnonzero(~verify_rows(source, markers))
@@ -149,13 +158,8 @@ class CommittedViewBuilder:
         self._aborted = [aborted]
         first_open = self._state.first_open_offset()
         stable = max(self._end_offset, base_offset) if first_open is None else first_open
-        return CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
-
-
-def _greatest_offsets(batches: BatchTable) -> NDArray[np.int64]:
-    """Return the greatest offset of each batch: the last one, unless that exceeds 64 bits."""
-    greatest: NDArray[np.int64] = np.maximum(batches["base_offset"], last_offset(batches))
-    return greatest
+        view = CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
+        return replace(view, leader_epoch=self._leader_epoch)
 
 
 def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") -> CommittedView:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION
+from tests.spark.logs import data
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
+from tests.support.transactional_logs import TransactionalLog
 
 TRANSACTIONS = GOLDEN / "kafka-4.4.0" / "data" / "transactions-0"
 COMMITTED = [0, 1, 2, 3, 4, 10, 12, 13, 14, 15, 16, 22, 33, 34]
@@ -54,6 +57,17 @@ def test_what_is_appended_later_is_not_visible(tmp_path: Path) -> None:
     assert view.mask(whole.batches).tolist() == [True] * 3 + [False] * (len(whole.batches) - 3)
     found = offsets(partition.log(0), isolation="read_committed", transactions=view)
     assert found == [*range(9)]
+
+
+def test_what_a_new_leader_wrote_again_is_not_visible(tmp_path: Path) -> None:
+    """A replica truncates its log, and writes the batches of the new leader there."""
+    log = TransactionalLog(tmp_path)
+    log.write([("data", 1), ("commit", 1), *[("plain", 0)] * 5])
+    tables = ks.iter_records(log.folder, isolation="read_committed")
+    os.truncate(log.path, int(ks.scan_batches(log.path).batches["position"][3]))
+    with log.path.open("ab") as file:
+        file.write(data(3, 2, partition_leader_epoch=1) + data(4, 2, partition_leader_epoch=1))
+    assert [one for table in tables for one in table["offset"].tolist()] == [0, 2]
 
 
 def test_a_log_ends_where_its_empty_last_segment_begins(tmp_path: Path) -> None:
