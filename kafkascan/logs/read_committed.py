@@ -37,8 +37,8 @@ class CommittedView:
     """
     The aborted transactions of a log, and its last stable offset.
 
-    A log may change after its transactions were read. What was appended is not visible, whoever
-    wrote it, nor what a new leader wrote in place of batches that were read.
+    A log may change after its transactions were read. What was appended since is not visible, nor
+    what a new leader wrote in place of batches that were read.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class CommittedView:
     problems : Problems
         Because of which transactions are not known.
     leader_epoch : int
-        The highest leader epoch of the batches that were read.
+        The highest leader epoch of the batches that were read. By default any.
     """
 
     last_stable_offset: int
