@@ -23,7 +23,7 @@ from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients
 from tests.oracle.live_transactions import TransactionWriters, consumed_offsets
 from tests.oracle.stage import Stage
-from tests.spark.logs import rows as rows_of_spark
+from tests.spark.logs import record_batches
 from tests.spark.test_stream import Follower
 from tests.support.command_line import run
 
@@ -73,7 +73,8 @@ def _scanned(folder: Path) -> list[int]:
 
 
 def _on_spark(folder: Path) -> list[int]:
-    return [row["offset"] for row in rows_of_spark(path=str(folder), isolationLevel=COMMITTED)]
+    batches = record_batches(path=str(folder), isolationLevel=COMMITTED)
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
 
 
 def _stream_on_spark(folder: Path) -> Callable[[], list[int]]:
