@@ -234,6 +234,36 @@ class SourceReadError(KafkaScanError, OSError):
         return type(self), (self.path, self.position, self.reason)
 
 
+class FileChangedError(KafkaScanError, OSError):
+    """
+    Another process changed a file after it was read, so that it is not replaced or truncated.
+
+    Attributes
+    ----------
+    path : str
+    reason : str
+    position : int or None
+        Position of the first byte that was not there, or is no longer; None if it is not known.
+    """
+
+    def __init__(self, path: str, reason: str, position: int | None = None) -> None:
+        super().__init__(errno.EBUSY, reason)
+        self.filename = path
+        self.path = path
+        self.reason = reason
+        self.position = position
+
+    def __str__(self) -> str:
+        where = "" if self.position is None else f"position {self.position}: "
+        return (
+            f"{self.path}: {where}{self.reason} since it was read. It was left as it is: stop what"
+            " writes it, and run the command again [FILE_CHANGED]"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason, self.position)
+
+
 class RewriteError(KafkaScanError, RuntimeError):
     """The rewritten log failed verification; the original is unchanged."""
 

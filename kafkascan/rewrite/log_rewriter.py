@@ -43,6 +43,7 @@ from kafkascan.io.atomic_files import (
     give_to_owner_of,
     sync_folder,
 )
+from kafkascan.io.file_identity import FileIdentity, require_missing
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
@@ -254,9 +255,10 @@ class LogRewriter(Generic[Report]):
             if is_folder:
                 _require_regular_files(folder)
             is_interrupted = pending.is_interrupted()
+            as_read = [FileIdentity.of(log) for log in logs]
             changed: list[tuple[Path, AtomicFile]] = []
-            for log in logs:
-                file = AtomicFile(log, like=log).__enter__()
+            for log, identity in zip(logs, as_read, strict=True):
+                file = AtomicFile(log, like=log, replaces=identity).__enter__()
                 opened.callback(file.discard)
                 if self._rewrite_segment(log, log, file, result).is_changed:
                     file.sync()
@@ -264,6 +266,7 @@ class LogRewriter(Generic[Report]):
                     changed.append((log, file))
                 else:
                     file.discard()
+            _require_unchanged(as_read, folder if is_folder else None)
             if changed or is_interrupted:
                 pending.begin()
                 result.findings += link_findings(log for log, _ in changed)
@@ -283,7 +286,12 @@ class LogRewriter(Generic[Report]):
         *,
         is_folder: bool,
     ) -> None:
-        """Replace logs by their rewritten files, and rebuild their side files."""
+        """
+        Replace logs by their rewritten files, and rebuild their side files.
+
+        A log that changed since `_require_unchanged` is not replaced. The mark stays then, so that
+        the next run rebuilds the side files that were removed.
+        """
         self._remove_side_files(folder, logs, [log for log, _ in changed], is_folder=is_folder)
         for _, file in changed:
             file.put_in_place()
@@ -378,6 +386,16 @@ class LogRewriter(Generic[Report]):
             raise outcome.error
         if not outcome.is_in_order:
             raise RewriteError(f"{folder}: a broker would change the rewritten logs")
+
+
+def _require_unchanged(as_read: list[FileIdentity], folder: Path | None) -> None:
+    """Raise an error if a log has changed since it was read, or the folder has a new one."""
+    for identity in as_read:
+        identity.require_unchanged()
+    known = {identity.path for identity in as_read}
+    for log in () if folder is None else _live_logs(folder):
+        if str(log) not in known:
+            require_missing(log)
 
 
 def _require_missing(target: Path) -> None:
