@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkascan.broker_state.checkpoints import LeaderEpoch
+from kafkascan.format.errors import FileChangedError
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.log_problems import OFFSET_GAP
@@ -290,6 +291,9 @@ class PartitionSalvage:
         Log files that are not part of the log: ``.deleted``, ``.cleaned`` and ``.swap`` files.
     overlaps : list of SegmentOverlap
         Segments with the same offsets; only one of them keeps each offset.
+    changed : list of FileChangedError
+        Files that another process changed while they were copied: the copy may lack batches that
+        were there when `salvage` began, or that came later.
     recovery : PartitionRecovery or None
         The recovery of the copy, which builds its indexes and other files.
     error : Exception or None
@@ -305,6 +309,7 @@ class PartitionSalvage:
     segments: list[SegmentSalvage] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     overlaps: list[SegmentOverlap] = field(default_factory=list)
+    changed: list[FileChangedError] = field(default_factory=list)
     recovery: PartitionRecovery | None = None
     error: Exception | None = None
 
@@ -440,6 +445,11 @@ def _range_problems(log: PartitionSalvage) -> Iterator[Problem]:
     for overlap in log.overlaps:
         path, reason = str(overlap.path), overlap.reason
         yield Problem("OFFSET_OVERLAP", reason, path, Severity.ERROR, None, topic, number, False)
+    for change in log.changed:
+        reason = f"{change.reason} while it was copied: the copy may lack batches"
+        yield Problem(
+            "FILE_CHANGED", reason, change.path, Severity.ERROR, change.position, topic, number
+        )
     for segment in log.segments:
         path = str(log.path if log.path.name == segment.name else log.path / segment.name)
         for loss in segment.losses:
@@ -492,6 +502,7 @@ def _partition_dict(one: PartitionSalvage) -> dict[str, Any]:
         "lost_bytes": one.lost_bytes,
         "left_out": one.left_out,
         "overlaps": [overlap.message for overlap in one.overlaps],
+        "changed": [f"{change.path}: {change.reason}" for change in one.changed],
         "error": None if one.error is None else str(one.error),
         "segments": [_segment_dict(segment) for segment in one.segments],
     }

@@ -417,5 +417,9 @@ def _kept(result: ks.recovery.Salvage) -> str:
     ranges = sum(len(segment.losses) for segment in segments)
     noun = "range" if ranges == 1 else "ranges"
     lost = f"{result.lost_bytes:,} bytes lost in {ranges:,} {noun}" if ranges else "nothing lost"
+    changed = sum(len(log.changed) for log in result.partitions)
+    if changed:
+        noun = "file" if changed == 1 else "files"
+        lost = f"{lost} of what was read, but {changed:,} {noun} changed meanwhile"
     kept = "would keep" if result.destination is None else "kept"
     return f"{result.path}: {kept} {result.kept_batches:,} batches{records}{place}; {lost}"

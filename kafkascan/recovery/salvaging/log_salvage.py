@@ -24,11 +24,12 @@ from kafkascan.broker_state.checkpoints import (
     parse_leader_epochs,
 )
 from kafkascan.broker_state.indexes import require_interval_bytes
-from kafkascan.format.errors import KafkaScanError, NoLogsError
+from kafkascan.format.errors import FileChangedError, KafkaScanError, NoLogsError, detached
 from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.io.atomic_files import AtomicFile, give_owner, give_owner_and_mode
 from kafkascan.io.concurrency import map_ordered, require_threads
-from kafkascan.io.folders import Folder
+from kafkascan.io.file_identity import FileIdentity
+from kafkascan.io.folders import DiskFolder, Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, path_or_url
@@ -154,12 +155,14 @@ def salvage(
     is_data_dir = log_dir is not None and not log_dir.is_partition
     path = place if isinstance(place, Path) else as_path(place.url)
 
+    as_read = [_as_read(log, place) for log in logs]
     gaps = _missing_offsets(logs, threads)
 
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []
         jobs = _copy_jobs(logs, folder, doubtful, is_data_dir=is_data_dir)
         for one in map_ordered(jobs, lambda job: (job(),), threads):
+            one.changed = list(_changes(logs[len(done)], as_read[len(done)]))
             done.append(one)
             if on_progress is not None:
                 on_progress(one, len(done), len(logs))
@@ -196,6 +199,34 @@ def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
         pass
     symbols = (OFFSET_GAP, CUT_SEGMENT, "INTERRUPTED_REWRITE")
     return Problems(one for one in walk.problems if one.symbol in symbols)
+
+
+# ---- files that change meanwhile -------------------------------------------------------------
+
+
+def _as_read(log: Log, place: Place) -> list[FileIdentity]:
+    """Return the files that contain a log, before they are read: its segments, or an archive."""
+    found = list[FileIdentity]()
+    for segment in log.segments:
+        with contextlib.suppress(OSError):  # opening it reports the error
+            found.append(FileIdentity.of(segment.path))
+    if not found and isinstance(place, Path) and place.is_file():
+        found.append(FileIdentity.of(place))
+    return found
+
+
+def _changes(log: Log, as_read: list[FileIdentity]) -> Iterator[FileChangedError]:
+    """Yield how the files of a log differ from those that were to be copied."""
+    for identity in as_read:
+        try:
+            identity.require_unchanged()
+        except FileChangedError as error:
+            yield detached(error)
+    if log.names and isinstance(log.partition.folder, DiskFolder):
+        known = {segment.path for segment in log.segments}
+        with contextlib.suppress(OSError):  # the folder vanished, and its logs with it
+            new = [one.path for one in log.partition.log_segments if one.path not in known]
+            yield from (FileChangedError(str(path), "it appeared") for path in new)
 
 
 # ---- the destination -------------------------------------------------------------------------
