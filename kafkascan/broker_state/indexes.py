@@ -124,7 +124,8 @@ def build_indexes(
         batches, base_offset, interval_bytes, offsets, times
     )
     if status != STATUS["OK"]:
-        position = None if path is None else int(batches["position"][row])
+        # The last entry of a time index is added after all rows.
+        position = None if path is None else int(batches["position"][: row + 1][-1])
         if status == STATUS["OFFSET_OVERFLOW"]:
             raise IndexOverflowError(row, status, path, position, _below(batches[row], base_offset))
         raise BatchTableError(path or "<batches>", row, status, position)

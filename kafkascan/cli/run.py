@@ -251,10 +251,21 @@ class Run:
         return results
 
     def each(
-        self, paths: Sequence[Path], work: Callable[[Path, FindingReport], Result]
+        self,
+        paths: Sequence[Path],
+        work: Callable[[Path, FindingReport], Result],
+        damage: tuple[type[KafkaScanError], ...] = (),
     ) -> list[Result]:
         """
         Work on paths one after the other.
+
+        Parameters
+        ----------
+        paths : sequence of Path
+        work : callable
+            Takes a path and a report.
+        damage : tuple of types
+            Errors that are findings: the file was read, and its content prevents a result.
 
         Returns
         -------
@@ -268,7 +279,10 @@ class Run:
             try:
                 results.append(work(path, report))
             except READ_ERRORS as error:
-                report.add_unreadable(str(path), error)
+                if isinstance(error, damage) and not isinstance(error, NotALogError):
+                    report.add(str(error) if str(path) in str(error) else f"{path}: {error}")
+                else:
+                    report.add_unreadable(str(path), error)
             self.print_report(report)
         return results
 

@@ -512,6 +512,7 @@ def table_command(
     inputs: Decorator = with_logs,
     to_file: bool = True,
     rows: str = "rows",
+    damage: tuple[type[KafkaScanError], ...] = (),
 ) -> Callable[[Command], click.Command]:
     """
     Declare a command that prints the rows of a table of the library for each of its paths.
@@ -529,6 +530,8 @@ def table_command(
         Declares the paths: ``paths``, or one ``path``.
     to_file, rows
         See `with_run`.
+    damage : tuple of types
+        See `Run.each`.
     """
 
     def decorate(read: Command) -> click.Command:
@@ -547,7 +550,7 @@ def table_command(
                 report.add_problems(found.problems)
                 return found
 
-            found = run.each(paths if path is None else [path], work)
+            found = run.each(paths if path is None else [path], work, damage)
             run.output.write_tables(schema, found)
 
         outer = with_run(schema, to_file=to_file, rows=rows)

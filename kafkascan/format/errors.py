@@ -174,6 +174,31 @@ class BatchTableError(KafkaScanError, ValueError):
         return f"{self.path}: {where}batches[{self.row}]: {self._sentence} [{self.symbol}]"
 
 
+class UnfitBatchError(KafkaScanError, ValueError):
+    """
+    A batch cannot have a header field that it was to get, or not that value.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+        Position of the batch.
+    base_offset : int
+    reason : str
+    """
+
+    def __init__(self, path: str, position: int, base_offset: int, reason: str) -> None:
+        super().__init__(path, position, base_offset, reason)
+        self.path = path
+        self.position = position
+        self.base_offset = base_offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        batch = f"position {self.position} (base_offset {self.base_offset})"
+        return f"{self.path}: {batch}: {self.reason} [UNFIT_BATCH]"
+
+
 class RecordInputError(KafkaScanError, ValueError):
     """
     Kafka's format cannot represent the record, or Kafka's writers would reject it.

@@ -67,6 +67,8 @@ from kafkascan.rewrite.rewrite_reports import (
 )
 
 _COMPARED_SIZE = 1 << 22
+# Positions in an index are int32.
+_LARGEST_SEGMENT = 1 << 31
 _PARTITION_FILE = re.compile(
     rf"\d{{20}}\..+|{re.escape(LEADER_EPOCH_CHECKPOINT)}|{re.escape(PARTITION_METADATA)}"
 )
@@ -338,6 +340,8 @@ class LogRewriter(Generic[Report]):
         _require_no_hidden_batches(source, scan)
         if target == path:
             _require_batches(source, scan)
+        if source.size < _LARGEST_SEGMENT:  # a larger one may become small enough
+            self._index_entries(path, scan.batches)  # raises if no index holds its offsets
         report = self.new_report()
         size = sum(map(file.stream.write, self.rewrite(source, scan.batches, report)))
         file.stream.flush()

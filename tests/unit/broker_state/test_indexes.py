@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.broker_state.indexes import build_indexes
 from tests.support.paths import GOLDEN
-from tests.support.segments import T0, batch_v2
+from tests.support.segments import T0, Rig, batch_v2
 
 NAME = "00000000000000001000"
 
@@ -127,3 +128,15 @@ def restamped(batches: ks.BatchTable, offset: int) -> ks.BatchTable:
     moved = batches.copy()
     moved["base_offset"] = offset
     return moved
+
+
+def test_times_that_go_back_at_the_end_of_a_segment_are_an_error() -> None:
+    """The entry that closes a time index belongs to no row."""
+    log = Rig().batches(4)
+    for row, offset in ((2, 9), (3, 1)):
+        log.set(row, "max_timestamp", T0 + row).set(row, "base_offset", offset).sign(row)
+    batches = ks.scan_batches(log.log).batches
+    interval = log.position_of(2) - 1
+    with pytest.raises(ks.format.BatchTableError) as caught:
+        build_indexes(batches, 0, interval, "a.log")
+    assert caught.value.position == log.position_of(3)
