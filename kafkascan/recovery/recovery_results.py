@@ -297,9 +297,9 @@ class PartitionSalvage:
     recovery : PartitionRecovery or None
         The recovery of the copy, which builds its indexes and other files.
     error : Exception or None
-        Why there is no copy, or why a broker would not load it. If a segment could not be read
-        or written, the copy lacks it. Such a copy is in a directory whose name ends with
-        ``.incomplete``.
+        Why there is no copy, or why a broker would not load it. If a segment could not be read,
+        the copy lacks it. Such a copy is in a directory whose name ends with ``.incomplete``. One
+        that the disk has no space for is removed.
     """
 
     path: Path
@@ -336,6 +336,9 @@ class Salvage(AnyTable):
     gaps : Problems
         Offsets that are missing where no bytes are damaged, unless the log was compacted, and
         segments that end with zeros although the log goes on.
+    leftovers : list of pathlib.Path
+        What earlier runs left next to the destination: incomplete copies, and the work of a run
+        that was killed, which is removed if possible.
     """
 
     schema: ClassVar[Schema] = SALVAGE_SCHEMA
@@ -345,6 +348,7 @@ class Salvage(AnyTable):
     partitions: list[PartitionSalvage]
     is_marked_clean: bool = False
     gaps: Problems = NO_PROBLEMS
+    leftovers: list[Path] = field(default_factory=list)
 
     @property
     def lost_bytes(self) -> int:
@@ -369,7 +373,8 @@ class Salvage(AnyTable):
         found = [one for log in self.partitions for one in _range_problems(log)]
         lost = {(one.path, one.position) for one in found if one.rows_missing}
         gaps = [one for one in self.gaps if (one.path, one.position) not in lost]
-        return Problems(found) + _problems_of(self.partitions) + gaps
+        notes = Problems(map(_leftover, self.leftovers))
+        return Problems(found) + _problems_of(self.partitions) + gaps + notes
 
     def __len__(self) -> int:
         return sum(
@@ -437,6 +442,16 @@ class Salvage(AnyTable):
             )
         title = f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"
         return few_lines(title, lines).split("\n")
+
+
+def _leftover(path: Path) -> Problem:
+    """Return a note about what an earlier run left."""
+    message = (
+        "an earlier run left incomplete copies here. Delete the directory when you do not need them"
+        if path.exists()
+        else "a killed run left its work here, which was removed"
+    )
+    return Problem("LEFTOVER", message, str(path), Severity.NOTE, rows_missing=False)
 
 
 def _range_problems(log: PartitionSalvage) -> Iterator[Problem]:

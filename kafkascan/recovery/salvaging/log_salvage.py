@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -172,6 +174,7 @@ def salvage(
         return Salvage(path, target, copy_to(None), gaps=gaps)
     _require_empty(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    leftovers = _incomplete_copies(_incomplete_place(target))
     with contextlib.ExitStack() as steps:
         steps.enter_context(locked(*data_dirs_of(target), shared=True))
         staged = stage_folder(target)
@@ -189,7 +192,7 @@ def salvage(
             _adopt(folder, path)
             give_owner_and_mode(staged.path, like=path)
         _publish(staged, folder, done)
-    return Salvage(path, target, done, is_marked_clean, gaps)
+    return Salvage(path, target, done, is_marked_clean, gaps, leftovers + staged.abandoned)
 
 
 def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
@@ -240,6 +243,10 @@ def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalva
         name = one.destination.relative_to(folder)
         if one.error is None:
             one.destination = staged.target / name
+        elif _is_full_disk(one.error):  # a run with more space copies it again
+            shutil.rmtree(_incomplete(one.destination), ignore_errors=True)
+            one.destination = one.recovery = None
+            continue
         else:
             one.destination = _set_aside(_incomplete(one.destination), staged.target, name)
         if one.recovery is not None:
@@ -274,12 +281,32 @@ def _set_aside(folder: Path, target: Path, name: Path) -> Path:
 
     A broker does not start if it cannot load a log, or if the name of a folder is not one of its.
     """
-    around = target if as_data_dir(target.parent) is None else target.parent
-    outside = around.with_name(f"{around.name}{INCOMPLETE}")
-    aside = outside / (name if around is target else target.name)
+    outside = _incomplete_place(target)
+    own_name = name if as_data_dir(target.parent) is None else target.name
+    aside, number = outside / own_name, 1
+    while aside.exists() and any(aside.iterdir()):  # of an earlier run
+        number += 1
+        aside = outside.with_name(f"{outside.name}{number}") / own_name
     aside.parent.mkdir(parents=True, exist_ok=True)
     os.rename(folder, aside)
     return aside
+
+
+def _incomplete_place(target: Path) -> Path:
+    """Return the folder for copies that are not complete: next to the target, or its data dir."""
+    around = target if as_data_dir(target.parent) is None else target.parent
+    return around.with_name(f"{around.name}{INCOMPLETE}")
+
+
+def _incomplete_copies(place: Path) -> list[Path]:
+    """Return what earlier runs have set aside at a place, or next to it where that was taken."""
+    number = itertools.count(2)
+    places = itertools.chain([place], (place.with_name(f"{place.name}{one}") for one in number))
+    return list(itertools.takewhile(Path.exists, places))
+
+
+def _is_full_disk(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 # ---- copying logs -----------------------------------------------------------------------------
