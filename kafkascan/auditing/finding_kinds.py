@@ -435,6 +435,9 @@ class LogFinding:
         return f"{self.path}:{place} {self.severity}: {self.message}{more} [{self.symbol}]"
 
 
+_DAMAGE = ("CHECKSUM_MISMATCH", "CORRUPT", "TORN_TAIL", "CUT_SEGMENT")
+
+
 @dataclass(frozen=True, repr=False)
 class Audit(AnyTable):
     """
@@ -468,6 +471,11 @@ class Audit(AnyTable):
     def alarms(self) -> list[LogFinding]:
         """Findings that are warnings or errors."""
         return [one for one in self.findings if one.severity is not NOTE]
+
+    @property
+    def damage(self) -> list[LogFinding]:
+        """Findings about segments with bytes that are lost to consumers; `salvage` copies others."""
+        return [one for one in self.alarms if one.severity is ERROR and one.symbol in _DAMAGE]
 
     def only_alarms(self) -> Audit:
         """Return the audit without notes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -122,6 +122,17 @@ class PartitionRecovery:
         Offsets that are missing are a warning: nothing that a recovery does brings them back.
         """
         return any(one.severity is Severity.ERROR for one in self.findings)
+
+    @property
+    def damaged_segments(self) -> set[str]:
+        """Names of the segments with damage that a broker does not notice, so that it stays."""
+        recovered = {one.name for one in self.segments if one.is_recovered}
+        errors = (one for one in self.findings if one.severity is Severity.ERROR)
+        return {
+            one.file
+            for one in errors
+            if one.position is not None and one.file is not None and one.file not in recovered
+        }
 
     @property
     def unverified(self) -> list[SegmentReport]:
@@ -259,6 +270,27 @@ def writing_command(recovery: Recovery, *options: str) -> str | None:
     truncate = ["--truncate"] if any(change.shortens_log for change in left) else []
     paths = map(str, recovery.paths)
     return shlex.join(["kafkascan", "recover", *paths, *options, "--write", *truncate])
+
+
+def damage_headline(path: Path, segments: Collection[Path], *, is_lasting: bool) -> tuple[str, str]:
+    """
+    Return a sentence about damaged segments, and the command that copies the intact batches.
+
+    Parameters
+    ----------
+    path : Path
+        The directory or file that was read.
+    segments : collection of Path
+        The damaged ones. If they are of one log, only that is copied.
+    is_lasting : bool
+        Whether a broker leaves them as they are when it starts.
+    """
+    noun = "segment is" if len(segments) == 1 else "segments are"
+    why = ", and a broker does not look there when it starts" if is_lasting else ""
+    logs = {one.parent for one in segments}
+    copied = logs.pop() if path.is_dir() and len(logs) == 1 else path
+    command = shlex.join(["kafkascan", "salvage", str(copied), "COPY"])
+    return f"{len(segments):,} {noun} damaged: consumers fail there{why}", command
 
 
 def _problems_of(partitions: Sequence[PartitionRecovery | PartitionSalvage]) -> Problems:
