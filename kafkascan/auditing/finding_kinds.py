@@ -474,7 +474,7 @@ class Audit(AnyTable):
 
     @property
     def damage(self) -> list[LogFinding]:
-        """Findings about segments with bytes that are lost to consumers; `salvage` copies others."""
+        """Findings about damaged segments, whose intact batches `salvage` copies."""
         return [one for one in self.alarms if one.severity is ERROR and one.symbol in _DAMAGE]
 
     def only_alarms(self) -> Audit:

@@ -247,9 +247,7 @@ def _shutdown(logs: LogsLike, found: Audit, threads: int | None, *, verify: bool
     if not found.damage or was_clean is False:
         return ending
     segments = {Path(os.path.abspath(one.path)) for one in found.damage}  # a page is read anywhere
-    headline, command = damage_headline(
-        found.path.absolute(), segments, is_lasting=bool(was_clean)
-    )
+    headline, command = damage_headline(found.path.absolute(), segments, is_lasting=bool(was_clean))
     return replace(
         ending,
         text=f"{headline}.",

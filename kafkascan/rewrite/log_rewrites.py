@@ -140,7 +140,7 @@ def _require_shiftable(source: Source, batches: BatchTable, offset_shift: int) -
     is_wrapper = compression_type_of(batches) != CompressionType.NONE
     rows = np.flatnonzero((batches["magic"] == 0) & is_wrapper)
     if offset_shift and len(rows):
-        reason = "offsets inside a compressed message of magic 0 cannot be shifted; convert it first"
+        reason = "offsets in a compressed message of magic 0 cannot be shifted; convert it first"
         raise _unfit(source, batches[rows[0]], reason)
 
 
