@@ -264,8 +264,9 @@ def recover(
     -------
     Recovery
         The results of all partitions. An error in one partition does not prevent the recovery of
-        others; it is in `PartitionRecovery.error`, such as a `DuplicateLogError` or a
-        `LinkedFileError`.
+        others; it is in `PartitionRecovery.error`, such as a `DuplicateLogError`, a
+        `LinkedFileError`, or a `FileChangedError` if another process changed a log since it was
+        read: such a log is not changed.
 
     Raises
     ------

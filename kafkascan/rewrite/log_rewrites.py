@@ -83,6 +83,9 @@ def restamp_log(
     ------
     LogDirInUseError
         If `in_place` is set and a broker holds the data directory's lock.
+    FileChangedError
+        If `in_place` is set and another process changed a log since it was read: it is not
+        replaced.
     FileExistsError
         If `target` exists.
     FileNotFoundError
@@ -93,7 +96,7 @@ def restamp_log(
         If valid batches follow what looks like a torn tail.
     ChecksumMismatchError
         If a checksum is wrong: damaged batches do not get a new checksum.
-    ValueError
+    UnfitBatchError
         If a format lacks a field, or an offset does not fit into 64 bits; if offsets are shifted
         and the log contains compressed messages of magic 0, which hold absolute offsets.
     As `scan_batches`.
@@ -188,7 +191,7 @@ def convert_log(
 
     Raises
     ------
-    LogDirInUseError, FileExistsError, FileNotFoundError, NoLogsError
+    LogDirInUseError, FileChangedError, FileExistsError, FileNotFoundError, NoLogsError
         As `restamp_log`.
     As `convert_records`.
     """
@@ -253,7 +256,7 @@ def scrub_log(
 
     Raises
     ------
-    LogDirInUseError, FileExistsError, FileNotFoundError, NoLogsError
+    LogDirInUseError, FileChangedError, FileExistsError, FileNotFoundError, NoLogsError
         As `restamp_log`.
     RewriteError
         If a removed record is still in a new log; no file is replaced then.
