@@ -1,8 +1,8 @@
 """The identity of a file that was read, to stop before a changed file is replaced or truncated.
 
-A writer that ignores locks (a broker's copy by rsync, a broker of another host) may change a file
-after it was read. What it wrote would be lost with the file. Each step that replaces a file compares it
-right before, so what remains is the time between that comparison and one system call.
+A writer that ignores locks (rsync, a broker of another host) may change a file after it was read.
+What it wrote would be lost with the file. Each step that replaces a file compares it right before,
+so what remains is the time between that comparison and one system call.
 """
 
 from __future__ import annotations
