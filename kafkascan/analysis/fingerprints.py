@@ -27,7 +27,7 @@ from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import end_of, rows_from, threads_for
 from kafkascan.logs.log_dir import PartitionDir
@@ -310,7 +310,7 @@ def _require_version(version: object) -> None:
 
 def _content(path: Path) -> bytes:
     with Source(path, memory_map=False) as source:
-        return bytes(source.window(0, source.size))
+        return read_bytes(source, 0, source.size)
 
 
 def _load_parquet(path: Path) -> Fingerprints:

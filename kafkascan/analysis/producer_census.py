@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,8 +20,8 @@ from kafkascan.broker_state.producer_state import (
 )
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import STATUS, KafkaScanError
+from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
-from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
@@ -81,11 +80,15 @@ class CompressionSample:
 
     def ratios(
         self,
-        segments: Sequence[tuple[PartitionDir, SegmentFile]],
+        walk: LogWalk[Any, Any],
         log: NDArray[np.int32],
         counts: NDArray[np.void],
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the compression ratio of each row, and its number of sampled batches."""
+        """
+        Return the compression ratio of each row, and its number of sampled batches.
+
+        A sampled batch that cannot be read is a problem of the walk.
+        """
         ratios = np.where(counts["compressed_batches"] > 0, np.nan, 1.0)
         ratios[counts["batches"] == 0] = np.nan
         sampled = np.zeros(len(counts), np.int64)
@@ -94,22 +97,23 @@ class CompressionSample:
             chosen = self._chosen.get(key, [])
             stored = plain = 0
             for segment, batch in chosen[:: max(1, len(chosen) // self._most)][: self._most]:
-                size = _decompressed_size(segments[segment][1], batch)
-                if size is not None:
-                    stored += int(batch["batch_length"][0]) + LOG_OVERHEAD - BATCH_HEADER_SIZE
-                    plain += size
-                    sampled[row] += 1
+                file = walk.segments[segment][1]
+                try:
+                    plain += _decompressed_size(file, batch)
+                except (KafkaScanError, OSError) as error:
+                    reason = f"a sampled batch of {file.file_name} cannot be read: {error}"
+                    walk.add_guess(key[0], "NOT_SAMPLED", reason, Severity.WARNING)
+                    continue
+                stored += int(batch["batch_length"][0]) + LOG_OVERHEAD - BATCH_HEADER_SIZE
+                sampled[row] += 1
             if stored:
                 ratios[row] = plain / stored
         return ratios, sampled
 
 
-def _decompressed_size(segment: SegmentFile, batch: BatchTable) -> int | None:
-    try:
-        with segment.borrow() as source:
-            return int(load_payloads(source, batch, DEFAULT_MAX_DECOMPRESSED_SIZE).size[0])
-    except (KafkaScanError, OSError):
-        return None
+def _decompressed_size(segment: SegmentFile, batch: BatchTable) -> int:
+    with segment.borrow() as source:
+        return int(load_payloads(source, batch, DEFAULT_MAX_DECOMPRESSED_SIZE).size[0])
 
 
 PRODUCER_COUNTS = np.dtype(
@@ -310,7 +314,7 @@ class CensusCounter:
         counts = join_rows([found for _, found in self._done], PRODUCER_COUNTS)
         numbers = np.array([number for number, _ in self._done], np.int32)
         log = np.repeat(numbers, [len(found) for _, found in self._done])
-        ratios, sampled = self._sampler.ratios(walk.segments, log, counts)
+        ratios, sampled = self._sampler.ratios(walk, log, counts)
         return ProducerCensus(walk.logs, log, counts, ratios, sampled, walk.problems)
 
 

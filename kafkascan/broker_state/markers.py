@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from kafkascan._core import layout as _layout, markers as _core, producers as _producers
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.batches.screening import CONTROL, screen
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, detached, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD, NamedCode
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.records.buffers import Gathered
 from kafkascan.records.control import ControlRecordType, decode_control_key, decode_control_record
 from kafkascan.records.decoding import decode_records, iter_decoded

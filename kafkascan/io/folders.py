@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import is_url
 
 # Room for five million index entries, or a million producers: far more than brokers keep.
@@ -212,7 +212,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 def _read_object(url: str) -> bytes:
     with Source(url) as source:
         require_side_file_size(source.size, source.path)
-        return bytes(source.window(0, source.size))
+        return read_bytes(source, 0, source.size)
 
 
 class SingleFileFolder:

@@ -16,8 +16,9 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import guard as _guard
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.format.errors import SourceInUseError, SourceReadError
+from kafkascan.format.errors import STATUS, SourceInUseError, SourceReadError
 from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
@@ -494,3 +495,28 @@ class borrowed_source:  # noqa: N801 - used like a function
     def __exit__(self, *error: object) -> None:
         if self._is_opened_here:
             self._source.__exit__()
+
+
+def read_bytes(source: Source, position: int, size: int) -> bytes:
+    """
+    Return a copy of bytes of a source, which may be a map of a file that shrinks.
+
+    Only this copy is guarded: `bytes(source.window(...))` ends the process if the file was
+    truncated.
+
+    Parameters
+    ----------
+    source : Source
+    position, size : int
+        As in `Source.window`.
+
+    Raises
+    ------
+    SourceReadError
+        If the file was truncated since it was opened.
+    """
+    with source.window(position, size) as window:
+        status, copy, fault = _guard.copy_bytes(window)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(position + fault)
+    return copy

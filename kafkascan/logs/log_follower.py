@@ -12,12 +12,11 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import SourceReadError, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.folders import DiskFolder
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import partition_dir

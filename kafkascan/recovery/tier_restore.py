@@ -15,7 +15,6 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     PARTITION_METADATA,
     PartitionMetadata,
@@ -30,6 +29,7 @@ from kafkascan.format.texts import few_lines
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.source_protocols import FileRange
+from kafkascan.io.sources import read_bytes
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.io.stores.urls import Place
 from kafkascan.logs.data_dir_lock import data_dirs_of, locked

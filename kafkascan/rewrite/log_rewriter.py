@@ -15,7 +15,6 @@ from typing import Generic
 from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -44,7 +43,7 @@ from kafkascan.io.atomic_files import (
     sync_folder,
 )
 from kafkascan.io.folders import DiskFolder
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_finding import no_logs, partition_dir

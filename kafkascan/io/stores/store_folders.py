@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.io.folders import Folder, missing_file, require_side_file_size
-from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.sources import Source, SourceLike, read_bytes
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.stored_objects import (
     ObjectInfo,
@@ -276,4 +276,4 @@ def read_stored(stored: StoredObject) -> bytes:
     """
     require_side_file_size(stored.size, stored.path)
     with Source(PrefetchingReader(stored)) as source:
-        return bytes(source.window(0, source.size))
+        return read_bytes(source, 0, source.size)
