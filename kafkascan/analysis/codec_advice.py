@@ -24,10 +24,10 @@ from kafkascan.format.layout import (
 )
 from kafkascan.format.texts import few_lines
 from kafkascan.io.sources import borrowed_source, read_bytes
-from kafkascan.logs.log_chunks import LogChunk
+from kafkascan.logs.log_chunks import LogChunk, Segments
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import LogsLike, open_logs
-from kafkascan.logs.walking.served_chunks import Segments, read_chunks, read_segments
+from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import CodecError, decompress
 from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE

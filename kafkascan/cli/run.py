@@ -14,7 +14,7 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_open_batches
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.output import RowOutput
-from kafkascan.format.errors import KafkaScanError, NotALogError
+from kafkascan.format.errors import FileGoneError, KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
@@ -112,6 +112,9 @@ class FindingReport:
 
     def add_unreadable(self, path: str, error: Exception) -> None:
         """Add an error that prevented a file from being read or written."""
+        if isinstance(error, FileGoneError):  # retention or compaction goes on meanwhile
+            self.add(str(error), is_note=True)
+            return
         if isinstance(error, KafkaScanError):  # its message contains the path
             self._findings.append(str(error))
         else:
@@ -290,7 +293,11 @@ class Run:
         """
         for log in group_by_log(inputs):
             checks = InputChecks()
-            for one in log:
+            for listed in log:
+                one = listed.current()
+                if one is None:
+                    checks.skip()
+                    continue
                 offsets = SegmentOffsets(one.segment)
                 report = FindingReport(self._advance, offsets)
                 try:
@@ -315,6 +322,8 @@ class Run:
         report = FindingReport(self._advance, SegmentOffsets(one.segment))
         try:
             return [work(one, report)], report
+        except FileGoneError:  # the file is no part of the log any more
+            return [], report
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)
             return [], report

@@ -234,6 +234,29 @@ class SourceReadError(KafkaScanError, OSError):
         return type(self), (self.path, self.position, self.reason)
 
 
+class FileGoneError(KafkaScanError, FileNotFoundError):
+    """
+    A file of a log was deleted since its folder was listed: by retention, or by compaction.
+
+    Attributes
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        reason = "the file was deleted since its folder was listed"
+        super().__init__(errno.ENOENT, reason)
+        self.filename = path
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} [FILE_GONE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path,)
+
+
 class RewriteError(KafkaScanError, RuntimeError):
     """The rewritten log failed verification; the original is unchanged."""
 

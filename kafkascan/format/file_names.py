@@ -15,6 +15,9 @@ _NAME = re.compile(
 
 _LIVE_SUFFIX = ".log"
 
+DELETED_SUFFIX, SWAP_SUFFIX = ".deleted", ".swap"
+"""What a broker adds to the name of a file before it deletes it, and while it replaces others."""
+
 # Files of a broker's data directory, by their names.
 _OF_BROKERS = re.compile(
     r"""(?:\d+(?:-\d+)?|bootstrap)\.(?:log|checkpoint|index|timeindex|txnindex|snapshot)(?:\..*)?

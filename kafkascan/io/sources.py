@@ -23,6 +23,7 @@ from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
     FileRange,
+    PinnedFile,
     ReadsAt,
     bytes_view,
     next_data,
@@ -121,10 +122,10 @@ class Source:
         self.file_start = 0
         self.size = 0
         self.is_file = False
-        data = resolved_url(data)
+        data = data if isinstance(data, PinnedFile) else resolved_url(data)
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)
-            self._open_file(self.path, memory_map, read_below, max_size)
+            self._open_file(data, memory_map, read_below, max_size)
             self.is_file = self._descriptor is not None
         elif isinstance(data, FileRange):
             self.path, self.file_start = data.path, data.start
@@ -144,11 +145,15 @@ class Source:
         self.is_in_memory, self.has_file = self._view is not None, self._descriptor is not None
 
     def _open_file(
-        self, file: str, memory_map: bool, read_below: int, max_size: int | None
+        self,
+        file: str | os.PathLike[str],
+        memory_map: bool,
+        read_below: int,
+        max_size: int | None,
     ) -> None:
-        descriptor = os.open(file, OPEN_FLAGS)
+        descriptor = file.open() if isinstance(file, PinnedFile) else os.open(file, OPEN_FLAGS)
         try:
-            self.size = max(0, regular_size(descriptor, file) - self.file_start)
+            self.size = max(0, regular_size(descriptor, os.fspath(file)) - self.file_start)
             if max_size is not None:
                 self.size = min(self.size, max_size)
             if self.size < read_below:

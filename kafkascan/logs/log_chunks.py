@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, offset_after
 from kafkascan.batches.walks import BatchWalk
-from kafkascan.format.errors import KafkaScanError, detached
+from kafkascan.format.errors import FileGoneError, KafkaScanError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
-from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.io.sources import Source, borrowed_source
+from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
 from kafkascan.logs.segment import SegmentFile, position_after
 
 # Segments and bytes of one job: starting a job costs more than reading a small segment.
@@ -36,6 +36,9 @@ DEFAULT_ROWS = 1 << 16
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
+
+Segments: TypeAlias = list[tuple[PartitionDir, SegmentFile]]
+"""Segments to read, by their indices."""
 
 Checks = TypeVar("Checks")
 EndChecks = TypeVar("EndChecks")
@@ -61,6 +64,8 @@ class SegmentEnd(NamedTuple):
         What is wrong at `valid_bytes`, or why the segment cannot be read.
     end_offset : int or None
         The offset after the last batch; None without batches.
+    is_gone : bool
+        Whether a broker has deleted the segment and its offsets since it was listed.
     """
 
     segment: int
@@ -71,6 +76,7 @@ class SegmentEnd(NamedTuple):
     trailing_bytes: int
     error: Exception | None = None
     end_offset: int | None = None
+    is_gone: bool = False
 
 
 @dataclass(eq=False)
@@ -188,7 +194,7 @@ def first_reaching(batches: BatchTable, offset: int) -> int:
 
 
 def inspect_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    segments: Segments,
     job: Iterable[int],
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
@@ -201,7 +207,8 @@ def inspect_chunks(
 
     Parameters
     ----------
-    segments : sequence of (PartitionDir, SegmentFile)
+    segments : list of (PartitionDir, SegmentFile)
+        Those that were replaced since they were listed are exchanged.
     job : iterable of int
         Indices of the segments to read, of one partition.
     rows : int
@@ -216,14 +223,14 @@ def inspect_chunks(
     """
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
-        segment = segments[index][1]
-        read = _read_segment(segment, index, rows, open_inspector, position, keep_cache)
+        read = _read_segment(segments, index, rows, open_inspector, position, keep_cache)
         for part in read:
             if pending.count and pending.count + len(part.batches) > rows:
                 yield pending.take()
             pending.add(index, part)
             if part.end is not None and position is not None:
-                position = position_after(position, segment.base_offset or 0, part.end.end_offset)
+                base_offset = segments[index][1].base_offset or 0
+                position = position_after(position, base_offset, part.end.end_offset)
     if pending.parts or pending.ends:
         yield pending.take()
 
@@ -276,21 +283,37 @@ class _PendingChunk(Generic[Checks, EndChecks]):
 
 
 def _read_segment(
-    segment: SegmentFile,
+    segments: Segments,
     index: int,
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
     position: int | None,
     keep_cache: bool,
 ) -> Iterator[_Part[Checks, EndChecks]]:
-    """Yield the tables of a segment, without the batches at its start that end before an offset."""
-    try:
-        inspector = open_inspector(segment)
-        borrowed = segment.borrow()
-    except (OSError, KafkaScanError) as error:
-        end = SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
+    """
+    Yield the tables of a segment, without the batches at its start that end before an offset.
+
+    A segment that has the offsets now, instead of the listed one, takes its place in `segments`.
+    """
+    partition, listed = segments[index]
+    end = SegmentEnd(index, 0, None, 0, 0, 0, is_gone=True)
+    borrowed: borrowed_source | None = None
+    for segment in attempts_to_open(listed, by_name=position is None):
+        try:
+            inspector = open_inspector(segment)
+            borrowed = segment.borrow()
+            break
+        except FileGoneError:
+            continue
+        except (OSError, KafkaScanError) as error:
+            end = SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
+            break
+    if borrowed is None:
         yield _Part(np.empty(0, BATCH_DTYPE), end=end)
         return
+    if segment is not listed:
+        segments[index] = partition, segment
+        position = None if position is None else max(position, listed.base_offset or 0)
     source = borrowed.__enter__()
     behind = None if keep_cache else DropBehind(source)
     try:

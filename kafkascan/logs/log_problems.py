@@ -337,6 +337,21 @@ def _are_cleaned(batches: BatchTable) -> bool:
 # ---- logs ------------------------------------------------------------------------------------
 
 
+class _Gap(NamedTuple):
+    """Offsets that are missing in a segment, or between it and the one before."""
+
+    segment: SegmentFile
+    message: str
+    position: int
+    before: SegmentFile | None = None
+
+    def is_in_place(self) -> bool:
+        """Return whether the folder still has the segments, in this order."""
+        if self.before is None:
+            return self.segment.is_in_place()
+        return self.before.is_in_place() and self.segment.is_in_place()
+
+
 @dataclass
 class LogChecks:
     """
@@ -355,13 +370,16 @@ class LogChecks:
     ----------
     expected : int or None
         The offset after the segments so far; None before the first one, and after damage.
+    last : SegmentFile or None
+        The segment that was added last.
     """
 
     log: Log
     problems: LogProblems
     expected: int | None = None
+    last: SegmentFile | None = None
     _is_compacted: bool = False
-    _gaps: list[tuple[SegmentFile, str, int]] = field(default_factory=list)
+    _gaps: list[_Gap] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.problems.add_rewrite(self.log)
@@ -392,14 +410,16 @@ class LogChecks:
         """Add the gaps, if nothing says that the log was compacted."""
         if self._is_compacted or not self._gaps or self.problems.is_cleaned(self.log.partition):
             return
-        for segment, message, position in self._gaps:
+        for one in self._gaps:
+            if not one.is_in_place():  # retention or the cleaner went on while the log was read
+                continue
             self.problems.add_missing(
                 self.log.partition,
                 OFFSET_GAP,
-                f"{message}; compaction leaves such gaps, but nothing else shows that the log was"
-                " compacted",
-                segment.path,
-                position,
+                f"{one.message}; compaction leaves such gaps, but nothing else shows that the log"
+                " was compacted",
+                one.segment.path,
+                one.position,
                 Severity.WARNING,
             )
 
@@ -420,12 +440,13 @@ class LogChecks:
             more = f", and {one.gaps - 1:,} more ranges" if one.gaps > 1 else ""
             if one.disorder is not None and one.disorder[1] > position:
                 more += f"; the offset then goes back to {one.disorder[0]}"
-            self._gaps.append((segment, _missing(first, following) + more, position))
+            self._gaps.append(_Gap(segment, _missing(first, following) + more, position))
         if one.disorder is not None:
             self._guess(OFFSET_OVERLAP, _disorder(one.disorder[0]), segment, one.disorder[1])
         if expected is not None:
             base = max(expected, named or 0)
             self.expected = position_after(base, named or 0, one.end_offset)
+        self.last = segment
 
     def _guess(self, symbol: str, message: str, segment: SegmentFile, position: int) -> None:
         partition = self.log.partition
@@ -435,7 +456,7 @@ class LogChecks:
         self, segment: SegmentFile, expected: int | None, found: int, position: int
     ) -> None:
         if expected is not None and found > max(expected, self.log.start_offset):
-            self._gaps.append((segment, _missing(expected, found), position))
+            self._gaps.append(_Gap(segment, _missing(expected, found), position, self.last))
 
     def _add_tail(self, offsets: SegmentOffsets, tail: SegmentTail) -> bool:
         """Add how a segment ends; return whether it is whole."""

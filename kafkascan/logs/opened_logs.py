@@ -15,7 +15,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import detached
 from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
-from kafkascan.io.folders import SingleFileFolder
+from kafkascan.io.folders import DiskFolder, SingleFileFolder, pinned_folder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
@@ -156,14 +156,23 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
         if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
             continue
         try:
-            names = one.folder.names()
-            segments = segments_among(one.folder, names, kinds)
+            folder = pinned_folder(one.folder)
+            names = folder.names()
+            segments = segments_among(folder, names, kinds)
             log = Log(one, segments, rewrite_marks=rewrite_marks(names), names=names)
         except OSError as error:
+            if _is_dropped(one, error) and not log_dir.is_partition:
+                continue
             log = Log(one, [], error=detached(error))
         if log.segments or log.error is not None:
             found.append(log)
     return found
+
+
+def _is_dropped(partition: PartitionDir, error: OSError) -> bool:
+    """Return whether a broker has deleted or renamed a folder since its data dir was listed."""
+    is_missing = isinstance(error, FileNotFoundError) and isinstance(partition.folder, DiskFolder)
+    return is_missing and not os.path.lexists(partition.folder.path)
 
 
 def rewrite_marks(names: Iterable[str]) -> list[str]:
@@ -242,6 +251,9 @@ class PlacedSegment(Protocol):
     def base_offset(self) -> int | None:
         """The offset in its name."""
 
+    def is_in_place(self) -> bool:
+        """Return whether it is still the file that was listed."""
+
 
 class OffsetCursor:
     """
@@ -279,6 +291,10 @@ class OffsetCursor:
         if before is None or (end_offset is not None and end_offset > before[1]):
             self._reaching = (segment, end_offset or 0)
         if before is None or before[1] <= base_offset:
+            return []
+        # The cleaner may have replaced both by one, or one of them, after they were listed.
+        is_same = before[0].path == segment.path
+        if is_same or not (before[0].is_in_place() and segment.is_in_place()):
             return []
         end = before[1] if end_offset is None else min(before[1], max(end_offset, base_offset + 1))
         return [SegmentOverlap(before[0].path, segment.path, base_offset, end - 1)]

@@ -17,11 +17,17 @@ from kafkascan.batches.columns import BatchTable, is_control, is_transactional, 
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
-from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached, record_error
+from kafkascan.format.errors import (
+    CorruptBatchError,
+    FileGoneError,
+    KafkaScanError,
+    detached,
+    record_error,
+)
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_chunks import rows_from
-from kafkascan.logs.log_dir import LogLike, PartitionDir
+from kafkascan.logs.log_dir import LogLike, PartitionDir, attempts_to_open
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import OffsetCursor, open_logs
@@ -165,23 +171,29 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     builder, problems, cursor = CommittedViewBuilder(), LogProblems(), OffsetCursor()
     checks, is_alone = LogChecks(opened, problems), not isinstance(log, PartitionDir)
     unstable = NO_OPEN_TRANSACTION
-    for segment in opened.segments:
-        offsets = SegmentOffsets(segment)
-        try:
-            with segment.borrow() as owner:
-                headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
-                for table in headers:
-                    rows = rows_from(table, cursor.position)
-                    offsets.add(rows)
-                    builder.add(owner, rows)
-                checks.add(offsets, headers)
-        except (OSError, KafkaScanError) as error:
-            if on_corrupt == "raise":
-                raise
-            checks.add_error(segment, detached(error))
-            if isinstance(error, CorruptBatchError):  # a marker
-                unstable = min(unstable, error.base_offset or 0)
-        cursor.add(segment, offsets.end_offset)
+    for listed in opened.segments:
+        for segment in attempts_to_open(listed):
+            offsets = SegmentOffsets(segment)
+            try:
+                with segment.borrow() as owner:
+                    headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
+                    for table in headers:
+                        rows = rows_from(table, cursor.position)
+                        offsets.add(rows)
+                        builder.add(owner, rows)
+                    checks.add(offsets, headers)
+            except FileGoneError:
+                continue
+            except (OSError, KafkaScanError) as error:
+                if on_corrupt == "raise":
+                    raise
+                checks.add_error(segment, detached(error))
+                if isinstance(error, CorruptBatchError):  # a marker
+                    unstable = min(unstable, error.base_offset or 0)
+            cursor.add(segment, offsets.end_offset)
+            break
+        else:
+            checks.skip()
     if not is_alone:
         checks.finish()
     if on_corrupt == "raise":

@@ -15,7 +15,7 @@ from kafkascan.format.file_names import (
     parse_segment_name,
     sibling_name,
 )
-from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
+from kafkascan.io.folders import DiskFolder, Folder, PinnedFolder, SingleFileFolder
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.stored_objects import shown_url
@@ -95,6 +95,10 @@ class SegmentFile:
             return self.size
         except OSError:
             return 0
+
+    def is_in_place(self) -> bool:
+        """Return whether its folder still has the file that was listed; True if none was."""
+        return not isinstance(self.folder, PinnedFolder) or self.folder.still_has(self.file_name)
 
     def as_source(self) -> SourceLike:
         """Return the open source, or the input for a new `Source`."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.format.errors import FileGoneError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import NO_TIMESTAMP
 from kafkascan.format.texts import json_text, with_escaped_bytes
@@ -405,6 +406,9 @@ class Problem:
 UNREADABLE = "UNREADABLE"
 """Symbol of a file, folder or object that could not be read at all."""
 
+FILE_GONE = "FILE_GONE"
+"""Symbol of a file that retention or compaction removed between two reads of it."""
+
 
 def problem_of(
     error: Exception, path: str, *, topic: str | None = None, partition: int | None = None
@@ -421,6 +425,10 @@ def problem_of(
     topic, partition
         Of the log.
     """
+    if isinstance(error, FileGoneError):  # the log goes on without it
+        return Problem(
+            FILE_GONE, error.reason, error.path, Severity.NOTE, None, topic, partition, False
+        )
     reason = getattr(error, "reason", None)
     if reason is None and isinstance(error, OSError):
         reason = error.strerror

@@ -103,7 +103,7 @@ class ChunkChecks:
         first = named[0] if checks.expected is None else checks.expected
         if not chunk.batches["base_offset"][starts].tolist() == named == [first, *ends[:-1]]:
             return False
-        checks.expected = ends[-1]
+        checks.expected, checks.last = ends[-1], self._segments[numbers[-1]][1]
         return True
 
     def add_errors(self, chunk: LogChunk) -> None:
@@ -128,7 +128,10 @@ class ChunkChecks:
     def _end(self, end: SegmentEnd) -> None:
         offsets = self._offsets_of(end.segment)
         self._offsets = None
-        self._checks_of(end.segment).add(offsets, end)
+        if end.is_gone:
+            self._checks_of(end.segment).skip()
+        else:
+            self._checks_of(end.segment).add(offsets, end)
 
     def finish(self) -> None:
         """Complete the last log."""

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.format.errors import CorruptBatchError, FileGoneError, KafkaScanError, detached
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.logs.log_chunks import end_of, first_reaching, rows_from
+from kafkascan.logs.log_dir import attempts_to_open
 from kafkascan.logs.log_problems import BatchOffsets, LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, OffsetCursor
 from kafkascan.logs.segment import SegmentFile
@@ -73,19 +74,23 @@ class _SegmentsInTurn:
         self._offsets = SegmentOffsets(log.segments[0])
         self._tail: HeadersEnd | None = None
         self._end_offset: int | None = None
+        self._is_gone = False
         self._on_damage = options.on_damage
         self.options = replace(options, on_headers=self._reach, on_end=self._end)
         if self._goes_on or options.on_damage is not None:
             self.options = replace(self.options, on_damage=self._skip_batch)
 
     def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
-        start_offset = self._log.start_offset if self._log.has_deleted_offsets else 0
-        for segment in self._log.served_segments:
-            self._offsets, self._tail = SegmentOffsets(segment), None
-            self._end_offset = None
-            base_offset = segment.base_offset or 0
-            first = max(start_offset, self._cursor.position)
-            yield segment, first if first > base_offset else 0
+        for listed in self._log.served_segments:
+            for segment in attempts_to_open(listed):
+                self._offsets, self._tail = SegmentOffsets(segment), None
+                self._end_offset, self._is_gone = None, False
+                yield segment, self._first_of(segment, listed)
+                if not self._is_gone:
+                    break
+            else:
+                self._checks.skip()
+                continue
             if self._tail is not None:
                 self._checks.add(self._offsets, self._tail)
             overlaps = self._cursor.add(segment, self._end_offset)
@@ -94,8 +99,18 @@ class _SegmentsInTurn:
         self._checks.finish()
         self._require_complete()
 
+    def _first_of(self, segment: SegmentFile, listed: SegmentFile) -> int:
+        """Return the first offset to read of a segment that has the offsets of a listed one."""
+        log, base_offset = self._log, segment.base_offset or 0
+        start_offset = log.start_offset if log.has_deleted_offsets else 0
+        first = max(start_offset, self._cursor.position, listed.base_offset or 0)
+        return first if first > base_offset else 0
+
     def skip(self, segment: SegmentFile, error: Exception) -> None:
-        """Go on with the next segment, or raise the error."""
+        """Go on with the next segment, or raise the error; list the folder of a deleted one."""
+        if isinstance(error, FileGoneError):
+            self._is_gone = True
+            return
         if not self._goes_on:
             raise error
         self._checks.add_error(segment, detached(error))

@@ -16,6 +16,7 @@ from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
     InspectedChunk,
     LogChunk,
+    Segments,
     first_reaching,
     group_segments,
     inspect_chunks,
@@ -107,9 +108,6 @@ class Screener:
 
     def end(self, *, is_whole: bool) -> None:
         """Do nothing."""
-
-
-Segments = list[tuple[PartitionDir, SegmentFile]]
 
 
 def read_segments(logs: Sequence[Log], *, once: bool = True) -> Segments:
