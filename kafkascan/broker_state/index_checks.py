@@ -21,6 +21,7 @@ from kafkascan.batches.columns import (
 )
 from kafkascan.broker_state.indexes import IndexEntries, entries_of, parse_index
 from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.file_names import leading_offset
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -99,8 +100,8 @@ def check_parsed_index(
     """Compare what `parse_index_file` returns of a file with batches; as `check_index`."""
     entries, findings = parsed
     if base_offset is None:
-        digits = path.name.partition(".")[0]
-        base_offset = int(digits) if digits.isdigit() else _first_offset(batches)
+        named = leading_offset(path.name)
+        base_offset = _first_offset(batches) if named is None else named
     kind = _SCREENED.get(entries.dtype)
     if kind is not None and batches.flags.c_contiguous:
         screen = IndexScreen({kind: entries}, base_offset)

@@ -38,6 +38,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 REMOTE_TOPIC = "__remote_log_metadata"
 
+OFFSETS = 1 << 63
+"""Offsets are below this; names may contain larger numbers, which Kafka does not parse."""
+
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
@@ -96,6 +99,12 @@ def live_base_offset(name: str) -> int | None:
     """Return the base offset in the name of a live log segment; None for any other name."""
     stem = name.removesuffix(_LIVE_SUFFIX)
     return int(stem) if stem is not name and stem.isdecimal() else None
+
+
+def leading_offset(name: str) -> int | None:
+    """Return the offset with which the name of a file begins; None if there is none, as in Java."""
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isdecimal() and int(digits) < OFFSETS else None
 
 
 def is_name_of_brokers(name: str) -> bool:

@@ -20,16 +20,12 @@ from kafkascan.broker_state.checkpoints import (
     parse_partition_metadata,
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
-from kafkascan.format.file_names import SegmentName, parse_segment_name
+from kafkascan.format.file_names import OFFSETS, SegmentName, parse_segment_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
-
-# Offsets are below this; file names may contain larger numbers.
-_OFFSETS = 1 << 63
-
 
 class SegmentKinds(enum.Flag):
     """Which files of partition folders `select_segments` returns."""
@@ -221,10 +217,9 @@ def segments_among(
 def _kind_of(name: SegmentName) -> SegmentKinds:
     if name.state is not None:
         return SegmentKinds.LEFTOVERS
-    if name.kind == "checkpoint":
-        return SegmentKinds.KRAFT_SNAPSHOTS
-    is_possible = (name.base_offset or 0) < _OFFSETS
-    return SegmentKinds.LOG if is_possible else SegmentKinds.LEFTOVERS
+    if name.base_offset is not None and name.base_offset >= OFFSETS:
+        return SegmentKinds.LEFTOVERS
+    return SegmentKinds.KRAFT_SNAPSHOTS if name.kind == "checkpoint" else SegmentKinds.LOG
 
 
 @dataclass(frozen=True)

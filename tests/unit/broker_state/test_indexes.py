@@ -11,6 +11,7 @@ import pytest
 import kafkascan as ks
 from tests.support.paths import GOLDEN
 from tests.support.segments import T0, batch_v2
+from tests.support.warm_process import run_warm
 
 NAME = "00000000000000001000"
 
@@ -127,3 +128,41 @@ def restamped(batches: ks.BatchTable, offset: int) -> ks.BatchTable:
     moved = batches.copy()
     moved["base_offset"] = offset
     return moved
+
+
+_CHECK_AT_THE_END = """
+    import signal, sys
+    import numpy as np
+    import kafkascan as ks
+    from tests.support.segments import batch_v2
+
+    signal.setitimer(signal.ITIMER_PROF, 10)
+    first, relative = int(sys.argv[1]), int(sys.argv[2])
+    log = batch_v2(base_offset=first) + batch_v2(base_offset=first + 1)
+    batches = ks.scan_batches(log).batches
+    offsets = np.array([(relative, len(log) // 2)], ks.OFFSET_INDEX_ENTRY)
+    times = np.array([(batches["max_timestamp"][0], 0)], ks.TIME_INDEX_ENTRY)
+    for entries in (offsets, times, offsets[:0], times[:0]):
+        print([one.symbol for one in ks.check_index(entries, batches, base_offset=first)])
+"""
+
+
+@pytest.mark.parametrize("last", [2**63 - 2, 2**63 - 1])
+def test_entries_of_the_last_offsets(last: int) -> None:
+    """The last offset is no end of a list: the check ends, and finds what it finds elsewhere."""
+    for relative, expected in ((1, "[]"), (0, "['WRONG_POSITION']")):
+        usual = run_warm(_CHECK_AT_THE_END, 1000, relative)
+        done = run_warm(_CHECK_AT_THE_END, last - 1, relative)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == usual.stdout
+        assert done.stdout.splitlines()[0] == expected
+
+
+@pytest.mark.parametrize("name", [f"{10**20 - 1}.index", "\N{SUPERSCRIPT TWO}.index"])
+def test_a_name_without_an_offset_says_nothing_about_it(name: str, tmp_path: Path) -> None:
+    batches = ks.scan_batches(example()).batches
+    entries = ks.build_offset_index(batches, base_offset=1000, interval_bytes=200)
+    ks.write_index(tmp_path / name, entries)
+    base_offset = int(batches["base_offset"][0])
+    expected = ks.check_index(entries, batches, base_offset=base_offset)
+    assert ks.check_index(tmp_path / name, batches) == expected

@@ -208,6 +208,14 @@ def test_features_acls_quotas_and_tokens(log: TopicLog) -> None:
     assert [len(found[name]) for name in TABLE_KEYS] == [0] * len(TABLE_KEYS)
 
 
+def test_of_two_names_of_an_entity_the_last_one_counts(log: TopicLog) -> None:
+    """As in ``ClientQuotaImage.dataToEntity``."""
+    names = ({"entity_type": "user", "entity_name": one} for one in ("alice", None))
+    quota = {"entity": list(names), "key": "producer_byte_rate", "value": 0.5, "remove": False}
+    add(log, metadata_record("ClientQuota", **quota))
+    assert read(log)["quotas"]["entity"] == ["user=<default>"]
+
+
 def test_transactions_count_after_their_end(log: TopicLog) -> None:
     begin, end = metadata_record("BeginTransaction"), metadata_record("EndTransaction")
     other = metadata_record("Topic", name="other", topic_id=DIR)
