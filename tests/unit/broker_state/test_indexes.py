@@ -132,27 +132,31 @@ def restamped(batches: ks.BatchTable, offset: int) -> ks.BatchTable:
 
 _CHECK_AT_THE_END = """
     import signal, sys
+    from pathlib import Path
     import numpy as np
     import kafkascan as ks
     from tests.support.segments import batch_v2
 
     signal.setitimer(signal.ITIMER_PROF, 10)
-    first, relative = int(sys.argv[1]), int(sys.argv[2])
+    folder, first, relative = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     log = batch_v2(base_offset=first) + batch_v2(base_offset=first + 1)
     batches = ks.scan_batches(log).batches
     offsets = np.array([(relative, len(log) // 2)], ks.OFFSET_INDEX_ENTRY)
     times = np.array([(batches["max_timestamp"][0], 0)], ks.TIME_INDEX_ENTRY)
-    for entries in (offsets, times, offsets[:0], times[:0]):
-        print([one.symbol for one in ks.check_index(entries, batches, base_offset=first)])
+    for kind, entries in (("index", offsets), ("timeindex", times)):
+        path = folder / f"{first:020}.{kind}"
+        for some in (entries, entries[:0]):
+            ks.write_index(path, some)
+            print([one.symbol for one in ks.check_index(path, batches)])
 """
 
 
 @pytest.mark.parametrize("last", [2**63 - 2, 2**63 - 1])
-def test_entries_of_the_last_offsets(last: int) -> None:
+def test_entries_of_the_last_offsets(last: int, tmp_path: Path) -> None:
     """The last offset is no end of a list: the check ends, and finds what it finds elsewhere."""
     for relative, expected in ((1, "[]"), (0, "['WRONG_POSITION']")):
-        usual = run_warm(_CHECK_AT_THE_END, 1000, relative)
-        done = run_warm(_CHECK_AT_THE_END, last - 1, relative)
+        usual = run_warm(_CHECK_AT_THE_END, tmp_path, 1000, relative)
+        done = run_warm(_CHECK_AT_THE_END, tmp_path, last - 1, relative)
         assert done.returncode == 0, done.stderr
         assert done.stdout == usual.stdout
         assert done.stdout.splitlines()[0] == expected
