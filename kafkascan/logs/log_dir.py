@@ -27,6 +27,7 @@ from kafkascan.io.folders import Folder
 from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
 
+
 class SegmentKinds(enum.Flag):
     """Which files of partition folders `select_segments` returns."""
 

@@ -45,7 +45,12 @@ from kafkascan.records.typed_items import (
     ItemDecoding,
     ItemPlace,
 )
-from kafkascan.tables.table import IncompleteTableWarning, Problems
+from kafkascan.tables.table import (
+    LATEST_MS,
+    IncompleteTableWarning,
+    Problems,
+    warn_of_late_times,
+)
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
 
@@ -222,6 +227,7 @@ def scan_records(
     storage_options: Mapping[str, object] | None = None,
     key: ColumnDecoders | None = None,
     value: ColumnDecoders | None = None,
+    within_microseconds: bool = False,
 ) -> pl.LazyFrame:
     """
     Return the records of logs as a lazy frame that reads what a query needs.
@@ -256,6 +262,9 @@ def scan_records(
         Decode keys or values into columns with types; see `read_records`. The topics must have
         columns of one type, which the registry's subjects or a named schema say, or otherwise the
         first records of each topic, which are read when this function is called.
+    within_microseconds : bool, default False
+        Make times null that 64 bits of microseconds cannot hold, with an `IncompleteTableWarning`.
+        Queries of DuckDB fail at such times.
 
     Returns
     -------
@@ -309,8 +318,18 @@ def scan_records(
     if given:
         options = replace(options, also_stored=("offset", "headers"))
     typed = {name: _settled(opened, name, one, options) for name, one in given.items()}
-    source = _LazyRecords(opened, names, options, isolation, typed)
+    source = _LazyRecords(opened, names, options, isolation, typed, within_microseconds)
     return register_io_source(source.frames, schema=source.schema)
+
+
+def _within_microseconds(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame whose times are null where 64 bits of microseconds cannot hold them."""
+    times = [name for name, kind in frame.schema.items() if kind == pl.Datetime("ms", "UTC")]
+    fits = {name: pl.col(name).to_physical().is_between(-LATEST_MS, LATEST_MS) for name in times}
+    if not times or frame.select(pl.all_horizontal(one.all() for one in fits.values())).item():
+        return frame
+    warn_of_late_times()
+    return frame.with_columns(pl.when(fits[name]).then(pl.col(name)) for name in times)
 
 
 def _decoded(names: Sequence[str]) -> list[str]:
@@ -348,6 +367,7 @@ class _LazyRecords:
     options: ReadOptions
     isolation: Isolation
     typed: Mapping[str, Mapping[str | None, ColumnDecoder]]
+    within_microseconds: bool
 
     @property
     def schema(self) -> pl.Schema:
@@ -395,7 +415,8 @@ class _LazyRecords:
             condition = condition_of(predicate, self.schema)
         for frame in _first_rows(self._read(needed, condition, row_count, batch_size), row_count):
             kept = frame if predicate is None else frame.filter(predicate)
-            yield kept.select(chosen)
+            found = kept.select(chosen)
+            yield _within_microseconds(found) if self.within_microseconds else found
 
     def _read(
         self,

@@ -114,6 +114,18 @@ def test_intervals_are_the_text_of_duckdb(log: Path, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "gaps.parquet").to_pylist() == expected
 
 
+def test_times_that_sql_does_not_have_are_null_and_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    late = {"base_timestamp": 2**63 - 1, "max_timestamp": 2**63 - 1, "base_offset": 1}
+    log = batch_of([RecordV2()]) + batch_of([RecordV2()], **late)
+    (folder / f"{0:020}.log").write_bytes(log)
+    for table, column in (("records", "timestamp"), ("batches", "max_timestamp")):
+        query = f"SELECT count(*) AS n, max({column}) AS latest FROM {table}"
+        assert rows("sql", query, folder, code=1) == [{"n": 2, "latest": T0}]
+        assert "64 bits of microseconds cannot hold are null" in run("sql", query, folder).stderr
+
+
 def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
     query = 'SELECT "offset", key FROM records ORDER BY ALL DESC'
     assert run("sql", query, log, "--output", tmp_path / "r.parquet").returncode == 0

@@ -85,6 +85,7 @@ def _records(logs: _Logs) -> Any:
             on_corrupt="stop",
             key=logs.decoders.get("key"),
             value=logs.decoders.get("value"),
+            within_microseconds=True,
         )
     except ValueSchemaError as error:
         reason = str(error).partition(":")[0]
@@ -196,7 +197,7 @@ def sql(
         return registry_decoders(run, folder, formats, registry, value_schema, value_message)
 
     def work(one: Path, report: FindingReport) -> None:
-        from kafkascan.tables.table import NO_PROBLEMS
+        from kafkascan.tables.table import NO_PROBLEMS, WithinMicroseconds
 
         with duckdb.connect() as connection, _reported_warnings(report):
             connection.execute("SET TimeZone = 'UTC'")
@@ -206,7 +207,8 @@ def sql(
                 decoders = decoders_of(one)
                 tables = _tables_of(names, _Logs(one, wanted, isolation, decoders))
                 for name, table in tables.items():
-                    connection.register(name, table)
+                    is_lazy = name == "records"
+                    connection.register(name, table if is_lazy else WithinMicroseconds(table))
                 found = connection.sql(f"DESCRIBE {query}" if describe else query)
                 if found is not None:  # a statement may have no rows
                     _write(run, _with_text_intervals(found))
