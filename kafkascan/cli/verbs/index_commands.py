@@ -69,8 +69,8 @@ def _read_entries(path: Path) -> dict[str, list[Any]]:
     columns = {name: entries[name].tolist() for name in entries.dtype.names or ()}
     base = leading_offset(path.name)
     if "relative_offset" in columns and base is not None:
-        offsets = entries["relative_offset"].astype("int64") + base  # it wraps around as in Java
-        return {"offset": offsets.tolist()} | columns
+        # In Java's arithmetic: it wraps around.
+        return {"offset": (entries["relative_offset"].astype("int64") + base).tolist()} | columns
     return columns
 
 
