@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -369,16 +369,17 @@ def try_families(folder: Path, shares: Mapping[str, float], part: int, parts: in
         "offsets": lambda: shifted(base / "shifted"),
         "older formats": legacy,
     }
-    for family, share in shares.items():
 
-        def chosen(cases: Iterable[Case], share: float = share) -> Iterator[Case]:
-            return islice(sampled(cases, share), part, None, parts)
+    def chosen(family: str, cases: Iterable[Case]) -> Iterator[Case]:
+        return islice(sampled(cases, shares[family]), part, None, parts)
 
-        if family == "messages":
-            tries.attempt_data_dirs(chosen(message_cases(base / "state")), state_steps)
-        elif family == "data directories":
-            cases = of_data_dirs(data_dir_files(base / "texts"))
-            tries.attempt_data_dirs(chosen(cases), text_steps)
-        else:
-            tries.attempt_partitions(chosen(partitions[family]()), healthy)
+    # In common groups, as the commands on a data directory take longer than those on a partition.
+    of_partitions = (chosen(one, cases()) for one, cases in partitions.items() if one in shares)
+    tries.attempt_partitions(chain.from_iterable(of_partitions), healthy)
+    if "messages" in shares:
+        cases = chosen("messages", message_cases(base / "state"))
+        tries.attempt_data_dirs(cases, state_steps)
+    if "data directories" in shares:
+        cases = chosen("data directories", of_data_dirs(data_dir_files(base / "texts")))
+        tries.attempt_data_dirs(cases, text_steps)
     return tries.failed
