@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
-from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
+from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table, rows_from
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import loaded_epochs
@@ -29,7 +29,7 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import UrlPath, as_path
-from kafkascan.logs.log_chunks import end_of, rows_from, threads_for
+from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
@@ -234,15 +234,15 @@ def _of_log(log: Log) -> LogFingerprints:
         except (OSError, KafkaScanError) as error:
             checks.add_error(segment, error)
             continue
-        batches = rows_from(scan.batches, max(start_offset, cursor.position))
-        offsets = SegmentOffsets(segment)
+        offsets = SegmentOffsets(segment, cursor.position)
+        unread = offsets.unread(scan.batches)
         if not scan.gaps:
-            offsets.add(rows_from(scan.batches, cursor.position))
+            offsets.add(unread)
         checks.add(offsets, scan)
         if scan.gaps:  # whose offsets are missing, too
             checks.skip()
-        problems.add_overlaps(partition, cursor.add(segment, end_of(scan.batches)))
-        tables.append(fingerprint_batches(batches))
+        problems.add_overlaps(partition, cursor.add(segment, offsets.reached))
+        tables.append(fingerprint_batches(rows_from(unread, start_offset)))
         for one in scan.problems:
             problems.add(replace(one, topic=partition.topic, partition=partition.partition))
     checks.finish()

@@ -322,6 +322,19 @@ def select_offsets(
     return mask
 
 
+def rows_from(batches: BatchTable, offset: int) -> BatchTable:
+    """Return the rows from the first batch on that contains an offset or a later one."""
+    if not len(batches) or batches["base_offset"][0] >= offset:
+        return batches
+    return batches[first_reaching(batches, offset) :]
+
+
+def first_reaching(batches: BatchTable, offset: int) -> int:
+    """Return the row of the first batch whose last offset is not below an offset."""
+    reaching = last_offset(batches) >= offset
+    return int(np.argmax(reaching)) if reaching.any() else len(batches)
+
+
 def select_times(
     batches: BatchTable, start: TimeLike | None = None, stop: TimeLike | None = None
 ) -> NDArray[np.bool_]:

@@ -299,8 +299,9 @@ class Run:
                             yield one, result
                 except READ_ERRORS as error:
                     report.add_unreadable(str(one.path), error)
-                self.print_report(report)
-                self.print_problems(checks.add(one, offsets))
+                finally:  # also if the caller has enough rows
+                    self.print_report(report)
+                    self.print_problems(checks.add(one, offsets))
             self.print_problems(checks.finish())
 
     def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:

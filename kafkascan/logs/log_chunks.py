@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset, offset_after
+from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import KafkaScanError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
@@ -23,6 +23,7 @@ from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.segment import SegmentFile, position_after
 
 # Segments and bytes of one job: starting a job costs more than reading a small segment.
@@ -36,6 +37,7 @@ DEFAULT_ROWS = 1 << 16
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
+_LOWEST = -(2**63)
 
 Checks = TypeVar("Checks")
 EndChecks = TypeVar("EndChecks")
@@ -61,6 +63,8 @@ class SegmentEnd(NamedTuple):
         What is wrong at `valid_bytes`, or why the segment cannot be read.
     end_offset : int or None
         The offset after the last batch; None without batches.
+    misplaced : (int, int) or None
+        See `SegmentOffsets`: of the batches that are not read.
     """
 
     segment: int
@@ -71,6 +75,7 @@ class SegmentEnd(NamedTuple):
     trailing_bytes: int
     error: Exception | None = None
     end_offset: int | None = None
+    misplaced: tuple[int, int] | None = None
 
 
 @dataclass(eq=False)
@@ -172,19 +177,6 @@ def threads_for(segments: Sequence[tuple[PartitionDir, SegmentFile]], threads: i
 def end_of(batches: BatchTable) -> int | None:
     """Return the offset after the last batch of a table; None if it is empty."""
     return offset_after(batches) if len(batches) else None
-
-
-def rows_from(batches: BatchTable, offset: int) -> BatchTable:
-    """Return the rows from the first batch on that contains an offset or a later one."""
-    if not len(batches) or batches["base_offset"][0] >= offset:
-        return batches
-    return batches[first_reaching(batches, offset) :]
-
-
-def first_reaching(batches: BatchTable, offset: int) -> int:
-    """Return the row of the first batch whose last offset is not below an offset."""
-    reaching = last_offset(batches) >= offset
-    return int(np.argmax(reaching)) if reaching.any() else len(batches)
 
 
 def inspect_chunks(
@@ -296,7 +288,8 @@ def _read_segment(
     try:
         inspector.open(source)
         walk = BatchWalk(source, 0, source.size, reads_content=inspector.reads_content)
-        yield from _parts(walk, index, rows, inspector, position)
+        offsets = SegmentOffsets(segment, _LOWEST if position is None else position)
+        yield from _parts(walk, index, rows, inspector, offsets)
     finally:
         if behind is not None:
             behind.drop()
@@ -308,16 +301,14 @@ def _parts(
     index: int,
     rows: int,
     inspector: SegmentInspector[Checks, EndChecks],
-    position: int | None,
+    offsets: SegmentOffsets,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     # A small segment gets a small table.
     first_rows = min(rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
     room, total = np.empty(first_rows, BATCH_DTYPE), 0
-    end_offset: int | None = None
     while True:
-        batches, reached, checks, error = _next_table(walk, room, inspector, position)
+        batches, checks, error = _next_table(walk, room, inspector, offsets)
         total += len(batches)
-        end_offset = end_offset if reached is None else reached
         if walk.end is None and error is None:
             yield _Part(batches, checks)
             del batches, room  # so that its memory can be used again
@@ -331,7 +322,8 @@ def _parts(
             valid_bytes=walk.valid_bytes,
             trailing_bytes=0 if error is not None else walk.trailing_bytes,
             error=error or walk.error,
-            end_offset=end_offset,
+            end_offset=offsets.reached,
+            misplaced=offsets.misplaced,
         )
         end_checks = inspector.end(is_whole=not (error or walk.error))
         yield _Part(batches, checks, end, end_checks)
@@ -342,16 +334,14 @@ def _next_table(
     walk: BatchWalk,
     room: BatchTable,
     inspector: SegmentInspector[Checks, EndChecks],
-    position: int | None,
-) -> tuple[BatchTable, int | None, Checks | None, Exception | None]:
-    """Return the next batches from an offset on, and the offset after all of the next batches."""
+    offsets: SegmentOffsets,
+) -> tuple[BatchTable, Checks | None, Exception | None]:
+    """Return the next batches that were not read before."""
     try:
-        count = walk.fill(room)
-        end_offset = end_of(room[:count])
-        batches = room[:count] if position is None else rows_from(room[:count], position)
+        batches = offsets.unread(room[: walk.fill(room)])
         # A few rows must not keep the memory of a large table alive.
         is_waste = 2 * len(batches) < len(room) and room.nbytes > _COPIED_ABOVE
         batches = join_tables([batches]) if is_waste else batches
-        return batches, end_offset, inspector.table(batches) if len(batches) else None, None
+        return batches, inspector.table(batches) if len(batches) else None, None
     except (OSError, KafkaScanError) as error:
-        return room[:0], None, None, detached(error)
+        return room[:0], None, detached(error)

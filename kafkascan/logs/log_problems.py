@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches import screening
-from kafkascan.batches.columns import BatchTable, delete_horizon_ms, next_offset, size_in_bytes
+from kafkascan.batches.columns import (
+    BatchTable,
+    delete_horizon_ms,
+    next_offset,
+    offset_after,
+    rows_from,
+    size_in_bytes,
+)
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
@@ -30,6 +37,9 @@ CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 
 OFFSET_OVERLAP = "OFFSET_OVERLAP"
 """Symbol of the problem that offsets go back."""
+
+OFFSET_OUT_OF_SEGMENT = "OFFSET_OUT_OF_SEGMENT"
+"""Symbol of the problem that a segment has offsets below the one in its file's name."""
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
 COMPACTED_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
@@ -314,17 +324,71 @@ class BatchOffsets:
 @dataclass(kw_only=True)
 class SegmentOffsets(BatchOffsets):
     """
-    The offsets of a segment of a log.
+    The offsets of a segment of a log, and which of its batches the segments before it contain.
+
+    Every batch is compared with the file's name, also one that is not read: it shows that the file
+    is a copy, or of another log.
 
     Attributes
     ----------
     segment : SegmentFile
+    first_offset : int
+        The first offset that is read: the end of the segments before it, see `OffsetCursor`.
     is_whole : bool
         Whether it was read to its end without damage, by a caller that answers for its end itself.
+    reached : int or None
+        The offset after the last batch of `unread`, also if that is left out.
+    misplaced : (int, int) or None
+        Offset and position of the first batch below the offset in the file's name.
     """
 
     segment: SegmentFile = field(kw_only=False)
+    first_offset: int = field(default=0, kw_only=False)
     is_whole: bool = False
+    reached: int | None = None
+    misplaced: tuple[int, int] | None = None
+    _is_begun: bool = False
+
+    def unread(self, batches: BatchTable) -> BatchTable:
+        """Return the next batches without those at the segment's start that were read before."""
+        if not len(batches):
+            return batches
+        self.reached = offset_after(batches)
+        if self._is_begun:
+            return batches
+        found = rows_from(batches, self.first_offset)
+        self._is_begun = len(found) > 0
+        if len(found) < len(batches):
+            self._compare_with_name(batches[: len(batches) - len(found)])
+        return found
+
+    def add(self, batches: BatchTable, flags: int | None = None) -> None:
+        """Add the next batches that are read; see `BatchOffsets.add`."""
+        super().add(batches, flags)
+        named = self.segment.base_offset
+        # A lower offset after the first one of a table is `disorder`.
+        if named is not None and len(batches) and batches["base_offset"][0] < named:
+            self._compare_with_name(batches[:1])
+
+    def _compare_with_name(self, batches: BatchTable) -> None:
+        self.misplaced = self.misplaced or misplaced_batch(self.segment, batches)
+
+
+def misplaced_batch(segment: SegmentFile, batches: BatchTable) -> tuple[int, int] | None:
+    """Return offset and position of the first batch below the offset in a file's name."""
+    named = segment.base_offset
+    if named is None or not len(batches):
+        return None
+    is_below = batches["base_offset"] < named
+    row = int(is_below.argmax())
+    if not is_below[row]:
+        return None
+    return int(batches["base_offset"][row]), int(batches["position"][row])
+
+
+def below_name(offset: int) -> str:
+    """Return the sentence about a `misplaced_batch`."""
+    return f"offset {offset} is below the base offset in the file's name"
 
 
 def _are_cleaned(batches: BatchTable) -> bool:
@@ -406,12 +470,12 @@ class LogChecks:
     def _add_offsets(self, one: SegmentOffsets) -> None:
         segment, named = one.segment, one.segment.base_offset
         self._is_compacted |= one.is_cleaned
+        if one.misplaced is not None:
+            offset, position = one.misplaced
+            self._guess(OFFSET_OUT_OF_SEGMENT, below_name(offset), segment, position)
         expected = named if self.expected is None else self.expected
         if one.first is not None:
             first, position, is_wrapper = one.first
-            if named is not None and first < named:
-                message = f"offset {first} is below the base offset in the file's name"
-                self._guess("OFFSET_OUT_OF_SEGMENT", message, segment, position)
             self._note_gap(segment, expected, max(named or 0, 0 if is_wrapper else first), position)
         else:
             self._note_gap(segment, expected, named or 0, 0)

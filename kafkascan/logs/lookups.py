@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, column, last_offset, require_batch_table
+from kafkascan.batches.columns import (
+    BatchTable,
+    column,
+    first_reaching,
+    last_offset,
+    require_batch_table,
+)
 from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.arguments import require_integers
@@ -24,7 +30,6 @@ from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_chunks import first_reaching
 from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error

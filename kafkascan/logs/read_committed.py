@@ -20,7 +20,6 @@ from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, Produce
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached, record_error
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import ObjectUrl
-from kafkascan.logs.log_chunks import rows_from
 from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
@@ -166,12 +165,12 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     checks, is_alone = LogChecks(opened, problems), not isinstance(log, PartitionDir)
     unstable = NO_OPEN_TRANSACTION
     for segment in opened.segments:
-        offsets = SegmentOffsets(segment)
+        offsets = SegmentOffsets(segment, cursor.position)
         try:
             with segment.borrow() as owner:
                 headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
                 for table in headers:
-                    rows = rows_from(table, cursor.position)
+                    rows = offsets.unread(table)
                     offsets.add(rows)
                     builder.add(owner, rows)
                 checks.add(offsets, headers)
@@ -181,7 +180,7 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
             checks.add_error(segment, detached(error))
             if isinstance(error, CorruptBatchError):  # a marker
                 unstable = min(unstable, error.base_offset or 0)
-        cursor.add(segment, offsets.end_offset)
+        cursor.add(segment, offsets.reached)
     if not is_alone:
         checks.finish()
     if on_corrupt == "raise":

@@ -195,10 +195,11 @@ class PartitionRecords:
         self.end_offset = int(offsets[-1]) + 1
 
     def _add_problems(self, problems: Problems) -> None:
-        """Add what is missing; damaged batches are known, and gaps make a log not gapless."""
+        """Add what is missing or a guess; damaged batches are known, gaps make it not gapless."""
         known = {getattr(error, "position", None) for error in self.errors}
         for one in problems:
-            is_news = one.rows_missing or one.symbol == str(ScanEnd.TORN_TAIL)
+            is_news = one.rows_missing or one.severity is Severity.ERROR
+            is_news |= one.symbol == str(ScanEnd.TORN_TAIL)
             if is_news and one.symbol != OFFSET_GAP and one.position not in known:
                 position = one.position or 0
                 self.errors.append(

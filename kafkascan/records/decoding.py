@@ -59,11 +59,11 @@ def decode_records(
 
 
 def scan_headers(source: Source, options: ReadOptions) -> BatchTable:
-    """Return all headers of a source."""
+    """Return the headers of a source."""
     scan = scan_batches(source, threads=options.threads, on_corrupt=options.on_corrupt)
-    options.on_headers(scan.batches)
+    batches = options.on_headers(scan.batches)
     options.on_end(source, scan)
-    return scan.batches
+    return batches
 
 
 def _decode_all(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -179,8 +179,7 @@ def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]
     reads_content = not _selects_few(options)
     headers = iter_open_batches(source, on_corrupt=options.on_corrupt, reads_content=reads_content)
     for table in headers:
-        options.on_headers(table)
-        yield table
+        yield options.on_headers(table)
     options.on_end(source, headers)
 
 

@@ -295,7 +295,18 @@ def _append(dice: random.Random, segments: Segments) -> Damage:
     return Damage(f"junk after {base}", {**segments, base: segments[base] + junk})
 
 
-DAMAGES = (_flip, _flip, _cut, _zero, _delete, _unreadable, _swap, _append)
+def _foreign(dice: random.Random, segments: Segments) -> Damage:
+    earlier, base = sorted(dice.sample([*segments], 2))
+    return _with_copy(segments, earlier, base, own=dice.choice([b"", segments[base]]))
+
+
+def _with_copy(segments: Segments, earlier: int, base: int, own: bytes) -> Damage:
+    copied = segments[earlier] + own
+    name = f"a copy of {earlier} and {len(own)} bytes of {base} in {base}"
+    return Damage(name, {**segments, base: copied})
+
+
+DAMAGES = (_flip, _flip, _cut, _zero, _delete, _unreadable, _swap, _append, _foreign)
 
 
 def _apply(damage: Damage, folder: Path) -> Path:
@@ -382,6 +393,21 @@ def test_damage_is_never_silent(seed: int, intact_folder: Path, tmp_path: Path) 
             if not is_known and not any(of(name) for _, of in unseen):
                 pytest.fail(f"{name} says nothing about {log}, {damage.name}: {answer.rows}")
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_foreign_segment_is_never_silent(
+    log: str, is_mixed: bool, intact_folder: Path, tmp_path: Path
+) -> None:
+    """Offsets below the name of the last segment, with its own ones after them, or alone."""
+    segments = LOGS[log]
+    *_, earlier, last = segments
+    damage = _with_copy(segments, earlier, last, own=segments[last] if is_mixed else b"")
+    path = _apply(damage, tmp_path)
+    for name in (*FUNCTIONS, *COMMANDS):
+        answer = _asked(name, path, intact_folder / log)
+        assert answer.is_warned, name
 
 
 @pytest.mark.parametrize("name", ["a link", "a folder"])

@@ -94,7 +94,7 @@ class ChunkChecks:
             or self._offsets is not None
             or not numbers
             or chunk.segment[starts].tolist() != numbers
-            or any(end.end is not ScanEnd.CLEAN for end in chunk.ends)
+            or any(end.end is not ScanEnd.CLEAN or end.misplaced for end in chunk.ends)
         ):
             return False
         checks = self._checks_of(numbers[0])
@@ -127,6 +127,7 @@ class ChunkChecks:
 
     def _end(self, end: SegmentEnd) -> None:
         offsets = self._offsets_of(end.segment)
+        offsets.misplaced = end.misplaced or offsets.misplaced
         self._offsets = None
         self._checks_of(end.segment).add(offsets, end)
 
