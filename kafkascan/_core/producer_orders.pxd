@@ -36,6 +36,7 @@ cdef struct log_cursor:
     int64_t next_offset            # -1 at the start of the log
     int64_t holes                  # gaps in the offsets so far
     int64_t expiration_ms          # producer.id.expiration.ms
+    bint of_clients                # whether clients append to the log, not coordinators
 
 
 cdef inline void begin_order(producer_order *order, int64_t producer_id) noexcept nogil:
@@ -95,7 +96,11 @@ cdef inline void count_jump(
 cdef inline void check_order(
     const log_cursor *cursor, producer_order *order, const ks_batch_row *row
 ) noexcept nogil:
-    """ProducerAppendInfo.checkProducerEpoch and checkSequence, which a leader calls."""
+    """
+    ProducerAppendInfo.checkProducerEpoch, and checkSequence if clients append.
+
+    Offset commits in transactions all have sequence 0: a coordinator appends them.
+    """
     cdef int64_t known = order.last_sequence, expected = -1
     cdef int64_t last = last_sequence(row)
     if order.producer_epoch == row.producer_epoch:
@@ -109,7 +114,7 @@ cdef inline void check_order(
             return
         order.epoch_bumps += 1
         expected = 0
-    if row.base_sequence >= 0:
+    if row.base_sequence >= 0 and cursor.of_clients:
         if expected >= 0 and row.base_sequence != expected:
             count_jump(cursor, order, row, expected)
         if last < row.base_sequence or (row.base_sequence == 0 and known == largest_sequence):

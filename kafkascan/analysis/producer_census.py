@@ -21,6 +21,7 @@ from kafkascan.broker_state.producer_state import (
 )
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import STATUS, KafkaScanError
+from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
@@ -122,8 +123,9 @@ PRODUCER_COUNTS = np.dtype(
 records in compressed messages of magic 0 and 1; timestamps are the earliest and the latest of the
 batches, in milliseconds. ``codecs`` has a bit for each `CompressionType`.
 
-By the rules of a partition leader (``ProducerAppendInfo``): ``epoch_bumps``; ``wraps`` of sequence
-numbers from 2147483647 to 0; ``sequence_gaps`` with ``missing_records``, ``duplicates`` (repeated
+By the rules of a partition leader (``ProducerAppendInfo``), which does not check the sequence
+numbers of coordinators (`BROKERS_TOPICS`): ``epoch_bumps``; ``wraps`` of sequence numbers from
+2147483647 to 0; ``sequence_gaps`` with ``missing_records``, ``duplicates`` (repeated
 sequence numbers), ``fenced`` (an epoch below an earlier one), each with the base offset of the
 first such batch, or -1; ``forgotten`` counts harmless jumps of the sequence: earlier batches are
 gone from the log, or the producer had expired.
@@ -272,23 +274,30 @@ def read_producers(
     require_integers(sample=sample, expiration_ms=expiration_ms)
     require_not_negative(sample=sample, expiration_ms=expiration_ms)
     walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    counter = CensusCounter(sample, expiration_ms)
+    counter = CensusCounter(walk, sample, expiration_ms)
     for log_slice in walk:
         counter.add(log_slice)
-    return counter.census(walk)
+    return counter.census()
 
 
 class CensusCounter:
     """
-    Counts the batches of each producer of logs, slice by slice of a `LogWalk`.
+    Counts the batches of each producer of logs, slice by slice of a walk, which receives the errors.
 
     Parameters
     ----------
+    walk : LogWalk
     sample, expiration_ms : int
         See `read_producers`.
     """
 
-    def __init__(self, sample: int = 0, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
+    def __init__(
+        self,
+        walk: LogWalk[Any, Any],
+        sample: int = 0,
+        expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self._walk = walk
         self._expiration_ms = expiration_ms
         self._sampler = CompressionSample(sample)
         self._counters: dict[int, ProducerCounter] = {}
@@ -299,14 +308,17 @@ class CensusCounter:
         number = log_slice.log
         counter = self._counters.get(number)
         if counter is None:
-            counter = self._counters[number] = ProducerCounter(self._expiration_ms)
+            of_clients = self._walk.logs[number].partition.topic not in BROKERS_TOPICS
+            counter = ProducerCounter(self._expiration_ms, of_clients=of_clients)
+            self._counters[number] = counter
         counter.add(log_slice.served_batches, log_slice.served_control)
         self._sampler.add(log_slice)
         if log_slice.is_last:
             self._done.append((number, self._counters.pop(number).counts()))
 
-    def census(self, walk: LogWalk[Any, Any]) -> ProducerCensus:
-        """Return the producers of the logs of a walk that has ended."""
+    def census(self) -> ProducerCensus:
+        """Return the producers of the logs, after the end of the walk."""
+        walk = self._walk
         counts = join_rows([found for _, found in self._done], PRODUCER_COUNTS)
         numbers = np.array([number for number, _ in self._done], np.int32)
         log = np.repeat(numbers, [len(found) for _, found in self._done])
@@ -322,10 +334,14 @@ class ProducerCounter:
     ----------
     expiration_ms : int
         The broker's ``producer.id.expiration.ms``.
+    of_clients : bool, default True
+        See `ProducerState`.
     """
 
-    def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
-        self._cursor = _producers.LogCursor(expiration_ms)
+    def __init__(
+        self, expiration_ms: int = PRODUCER_EXPIRATION_MS, *, of_clients: bool = True
+    ) -> None:
+        self._cursor = _producers.LogCursor(expiration_ms, of_clients)
         self._used = 0
         self._counts = np.empty(0, PRODUCER_COUNTS)
         self._grow(_FIRST_CAPACITY)

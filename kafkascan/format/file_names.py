@@ -38,6 +38,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 REMOTE_TOPIC = "__remote_log_metadata"
 
+BROKERS_TOPICS = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC})
+"""Topics to which only brokers append: those of ``Topic.isInternal``, and the metadata."""
+
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 

@@ -120,7 +120,7 @@ def build_report(
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs  # listed once
     walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    facts, counter, collector = Facts.of(walk.logs), CensusCounter(), TransactionCollector(walk)
+    facts, counter, collector = Facts.of(walk.logs), CensusCounter(walk), TransactionCollector(walk)
     for log_slice in walk:
         facts.add(log_slice)
         counter.add(log_slice)
@@ -132,7 +132,7 @@ def build_report(
     if advice:
         advised = advise(logs, log_start_offset=log_start_offset, threads=threads)
     name = printable(title if title is not None else _path_of(logs))
-    columns = plain_columns(counter.census(walk))
+    columns = plain_columns(counter.census())
     shutdown = _shutdown(logs, threads, verify=verify)
     page = _page_of(name, facts, found, columns, shutdown)
     tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
