@@ -20,7 +20,7 @@ from kafkascan.broker_state.producer_state import (
     empty_slots,
 )
 from kafkascan.format.arguments import require_integers, require_not_negative
-from kafkascan.format.errors import STATUS, KafkaScanError
+from kafkascan.format.errors import STATUS, CorruptBatchError, KafkaScanError
 from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
 from kafkascan.logs.log_dir import PartitionDir
@@ -302,6 +302,8 @@ class CensusCounter:
         self._sampler = CompressionSample(sample)
         self._counters: dict[int, ProducerCounter] = {}
         self._done: list[tuple[int, NDArray[np.void]]] = []
+        # By log: the first error of its markers, and how many are not counted.
+        self._unread: dict[int, tuple[CorruptBatchError, int]] = {}
 
     def add(self, log_slice: LogSlice) -> None:
         """Count the next batches."""
@@ -312,9 +314,35 @@ class CensusCounter:
             counter = ProducerCounter(self._expiration_ms, of_clients=of_clients)
             self._counters[number] = counter
         counter.add(log_slice.served_batches, log_slice.served_control)
+        self._note_unread(log_slice)
         self._sampler.add(log_slice)
         if log_slice.is_last:
             self._done.append((number, self._counters.pop(number).counts()))
+            self._report_unread(number)
+
+    def _note_unread(self, log_slice: LogSlice) -> None:
+        control = log_slice.served_control
+        unread = control.unread
+        if not len(unread):
+            return
+        first, number = int(unread[0]), log_slice.log
+        row = log_slice.start.row + int(control.rows[first])
+        segment = self._walk.segments[int(log_slice.chunk.segment[row])][1]
+        error, count = self._unread.get(number) or (
+            control.error_at(first, str(segment.path), log_slice.batches[row]), 0
+        )  # fmt: skip
+        self._unread[number] = error, count + len(unread)
+
+    def _report_unread(self, number: int) -> None:
+        if number not in self._unread:
+            return
+        error, count = self._unread.pop(number)
+        left_out = "the marker is" if count == 1 else f"{count:,} such markers are"
+        reason = f"{error.reason}; {left_out} not counted"
+        self._walk.add_error(
+            number,
+            CorruptBatchError(error.path, error.position, error.base_offset, reason, error.symbol),
+        )
 
     def census(self) -> ProducerCensus:
         """Return the producers of the logs, after the end of the walk."""

@@ -89,6 +89,15 @@ class ControlRows:
         errors = {at - first: error for at, error in self.errors.items() if first <= at < last}
         return ControlRows(self.rows[first:last] - start, self.markers[first:last], errors)
 
+    @property
+    def unread(self) -> NDArray[np.intp]:
+        """Indices into `rows` of the batches that contain no marker, or one that cannot be read."""
+        return np.flatnonzero(np.isin(self.markers["kind"], (NO_MARKER, UNREADABLE)))
+
+    def error_at(self, index: int, path: str, batch: np.void) -> CorruptBatchError:
+        """Return the error of an `unread` batch."""
+        return self.errors.get(index) or record_error("NO_END_MARKER", path, batch)
+
 
 NO_CONTROL = ControlRows(np.empty(0, np.intp), np.empty(0, MARKER), {})
 
@@ -167,6 +176,8 @@ def read_markers(
         else:
             del errors[row]
             markers[row] = _decoded(source, alone, np.array([row]), errors)[0]
+            if row in errors:
+                markers["kind"][row] = UNREADABLE
     return markers, errors
 
 
