@@ -282,7 +282,7 @@ def read_producers(
 
 class CensusCounter:
     """
-    Counts the batches of each producer of logs, slice by slice of a walk, which receives the errors.
+    Counts the batches of each producer, slice by slice of a walk, which receives the errors.
 
     Parameters
     ----------

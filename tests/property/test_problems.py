@@ -174,8 +174,8 @@ READING_MARKERS = {
     "count", "count --deep", "txns", "producers",
 }  # fmt: skip
 """Those that read the records of markers besides the headers."""
-SHOWING_EPOCHS = {"scan_log_dir", "read_fingerprints", "batches"}
-"""Those whose answers contain leader epochs."""
+SHOWING_EPOCHS = {"scan_log_dir", "read_fingerprints", "batches", "audit"}
+"""Those whose answers contain leader epochs, or notes about them, which change no exit code."""
 NOTING_ZEROS = {
     "advise", "count", "count --deep", "txns", "producers", "polars", "audit", "salvage",
     "salvage to a copy",

@@ -166,8 +166,11 @@ def test_groups(tmp_path: Path) -> None:
     assert misplaced(ks.read_groups(tmp_path).problems)
 
 
-def test_schemas(tmp_path: Path) -> None:
+def test_schemas_and_their_usage(tmp_path: Path) -> None:
     log = TopicLog(tmp_path / "_schemas-0")
     log.add(schema("s", 1, 1, '"string"'))
     _with_foreign_segment(log)
-    assert misplaced(ks.schemas.open_registry(tmp_path).problems)
+    registry = ks.schemas.open_registry(tmp_path)
+    assert misplaced(registry.problems)
+    folder = write_segments(tmp_path / "t-0", SHAPES["its own offsets follow"])
+    assert misplaced(ks.analysis.read_schema_usage(folder, registry).problems)
