@@ -76,8 +76,14 @@ cdef inline void check_marker(producer_order *order, const ks_batch_row *row) no
 cdef inline void count_jump(
     const log_cursor *cursor, producer_order *order, const ks_batch_row *row, int64_t expected
 ) noexcept nogil:
-    """Count a batch whose sequence number is not the one that a leader expects."""
+    """
+    Count a batch whose sequence number is not the one that a leader expects of clients.
+
+    Offset commits in transactions all have sequence 0: a coordinator appends them.
+    """
     cdef int64_t idle = 0, ahead = (<int64_t>row.base_sequence - expected) & largest_sequence
+    if not cursor.of_clients:
+        return
     if row.max_timestamp >= 0 and order.last_seen_ms >= 0:
         idle = <int64_t>(<uint64_t>row.max_timestamp - <uint64_t>order.last_seen_ms)
     if idle >= cursor.expiration_ms or cursor.holes != order.holes_before:
@@ -96,11 +102,7 @@ cdef inline void count_jump(
 cdef inline void check_order(
     const log_cursor *cursor, producer_order *order, const ks_batch_row *row
 ) noexcept nogil:
-    """
-    ProducerAppendInfo.checkProducerEpoch, and checkSequence if clients append.
-
-    Offset commits in transactions all have sequence 0: a coordinator appends them.
-    """
+    """ProducerAppendInfo.checkProducerEpoch and checkSequence, which a leader calls."""
     cdef int64_t known = order.last_sequence, expected = -1
     cdef int64_t last = last_sequence(row)
     if order.producer_epoch == row.producer_epoch:
@@ -114,7 +116,7 @@ cdef inline void check_order(
             return
         order.epoch_bumps += 1
         expected = 0
-    if row.base_sequence >= 0 and cursor.of_clients:
+    if row.base_sequence >= 0:
         if expected >= 0 and row.base_sequence != expected:
             count_jump(cursor, order, row, expected)
         if last < row.base_sequence or (row.base_sequence == 0 and known == largest_sequence):
