@@ -45,14 +45,16 @@ BAD_SCHEMA = "BAD_SCHEMA"
 """Symbol of a problem: values have a schema that cannot be read."""
 UNNAMED = "UNNAMED_MESSAGE"
 """Symbol of a problem: neither records nor the caller say which message of a schema they are."""
+SIZED_BYTES = "SIZED_BYTES"
+"""Symbol of a problem: values that are only bytes may begin with a size that is not theirs."""
 UNDECODED = "UNDECODED_VALUES"
 """Symbol of a problem: more values that could not be decoded, which are not listed."""
 
 _MAX_PROBLEMS = 1_000
 # Bytes that the values of one table may decompress to.
 _MAX_UNPACKED = 1 << 28
-# Records that are looked at for their messages, and bytes of their prefixes.
-_FIRST_RECORDS, _LONGEST_PATH = 100, 256
+# Records that are looked at for their messages or sizes, and bytes of their prefixes.
+_FIRST_RECORDS, _LONGEST_PATH, _LONGEST_SIZE = 100, 256, 16
 _UNFRAMED = {
     Framing.NO_PREFIX: "it has no prefix with the id of a schema",
     Framing.UNKNOWN_ID: "the registry does not have the schema that it names",
@@ -172,6 +174,7 @@ class ValueDecoder:
         self._notes = () if choice is None else choice.notes  # not said yet
         self._no_reader = UNNAMED, " has several messages: say which one it is"
         self._first_steps: dict[ValueWriter, int | ValueSchemaError] = {}
+        self._doubted: set[RegisteredSchema] = set()
         self._problems = ItemProblems(place)
 
     @property
@@ -210,6 +213,7 @@ class ValueDecoder:
             )  # fmt: skip
             del kept
         failed = (status != 0) | ((first_step < 0) & (framed.framing != Framing.NULL))
+        problems += self._doubts(table, framed)
         problems += self._problems.undecoded(
             table, np.flatnonzero(failed), lambda row: self._reason(framed, row, int(status[row]))
         )
@@ -269,7 +273,7 @@ class ValueDecoder:
         compiled: dict[int, ProtobufSchema | None] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
             number, skip = int(framed.schema[row]), int(framed.skip[row])
-            writer = ValueWriter(framed.schemas[number], skip > 0, framed.path_of(row))
+            writer = _writer_of(framed, row)
             if number not in compiled:
                 compiled[number] = None
                 with suppress(ValueSchemaError, SchemaError):
@@ -294,11 +298,12 @@ class ValueDecoder:
         rows = len(framed.schemas) + 1
         writers = framed.schema + np.int32(1)
         writers[framed.framing == Framing.HEADER] += rows
-        steps = np.full(2 * rows, -1, np.int32)
+        writers[framed.is_confluent] += 2 * rows
+        steps = np.full(4 * rows, -1, np.int32)
         for writer in np.flatnonzero(np.bincount(writers)).tolist():
-            row, is_prefixed = writer % rows - 1, writer < rows
-            if row >= 0:
-                one = ValueWriter(framed.schemas[row], is_prefixed, None)
+            form, row = divmod(writer, rows)
+            if row > 0:
+                one = ValueWriter(framed.schemas[row - 1], not form & 1, form >= 2, None)
                 steps[writer] = self._first_step(reader, one)
         found: NDArray[np.int32] = steps.take(writers)
         if count := len(framed.paths):  # headers name messages
@@ -307,7 +312,8 @@ class ValueDecoder:
             distinct, of_row = np.unique(codes, return_inverse=True)
             steps = np.empty(len(distinct), np.int32)
             for at, code in enumerate(distinct.tolist()):
-                one = ValueWriter(framed.schemas[code // count], False, framed.paths[code % count])
+                schema, path = framed.schemas[code // count], framed.paths[code % count]
+                one = ValueWriter(schema, False, is_confluent=True, path=path)
                 steps[at] = self._first_step(reader, one)
             found[named] = steps[of_row]
         return found
@@ -354,15 +360,34 @@ class ValueDecoder:
 
     # ---- problems ------------------------------------------------------------------------
 
+    def _doubts(self, table: RecordTable, framed: FramedRecords) -> Iterator[Problem]:
+        """Yield a note for each schema of bytes whose first values all begin with their size."""
+        bare = self._reader.bare_schemas if isinstance(self._reader, AvroReader) else []
+        for schema in [one for one in bare if one not in self._doubted]:
+            is_of_schema = framed.schema == framed.schemas.index(schema)
+            rows = np.flatnonzero(is_of_schema & framed.is_confluent)[:_FIRST_RECORDS]
+            if not len(rows):
+                continue
+            self._doubted.add(schema)
+            skips = framed.skip[rows]
+            sizes = table.columns[f"{self._place.name}_size"][rows] - skips
+            begins = table[rows].begins(self._place.name, _LONGEST_SIZE)
+            firsts = zip(begins, skips.tolist(), sizes.tolist(), strict=True)
+            if all(_begins_with_size((one or b"")[skip:], size) for one, skip, size in firsts):
+                text = (
+                    f"{self._place.name}s are read as Confluent's serializers write bytes, without"
+                    " their size, but all begin with a size, as others write them (Apicurio, kafkajs)"
+                )
+                yield self._problems.note(SIZED_BYTES, f"schema id {schema.id}: {text}")
+
     def _reason(self, framed: FramedRecords, row: int, status: int) -> tuple[str, str]:
         number = int(framed.schema[row])
         if number < 0:
             framing = Framing(int(framed.framing[row]))
             return framing.name, _UNFRAMED[framing]
-        schema, form = framed.schemas[number], framed.framing[row]
-        name = f"schema id {schema.id}"
-        writer = ValueWriter(schema, form != Framing.HEADER, framed.path_of(row))
-        error = self._first_steps.get(writer)
+        form = framed.framing[row]
+        name = f"schema id {framed.schemas[number].id}"
+        error = self._first_steps.get(_writer_of(framed, row))
         if isinstance(error, ValueSchemaError):
             return BAD_SCHEMA, f"{name}: {error}"
         if self._reader is None:
@@ -372,6 +397,25 @@ class ValueDecoder:
             return "BAD_COMPRESSED_DATA", f"{name}: it cannot be decompressed, or is too large"
         status = status or STATUS["UNRESOLVED_VALUE"]
         return SYMBOLS[status], f"{name}: {SENTENCES[status]}"
+
+
+def _begins_with_size(data: bytes, size: int) -> bool:
+    """Return whether bytes begin with the size of all that follows, in Avro's encoding."""
+    number = shift = 0
+    for at, byte in enumerate(data, 1):
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return number == 2 * (size - at)
+    return False
+
+
+def _writer_of(framed: FramedRecords, row: int) -> ValueWriter:
+    is_prefixed = framed.framing[row] != Framing.HEADER
+    schema = framed.schemas[framed.schema[row]]
+    return ValueWriter(
+        schema, bool(is_prefixed), bool(framed.is_confluent[row]), framed.path_of(row)
+    )
 
 
 def _new_reader(registry: Registry, schemas: Sequence[RegisteredSchema]) -> Reader:

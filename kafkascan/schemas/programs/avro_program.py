@@ -25,6 +25,8 @@ _SKIPPED = {
     "float": ("SKIP_FIXED", 4), "double": ("SKIP_FIXED", 8), "bytes": ("SKIP_BYTES", 0),
     "string": ("SKIP_BYTES", 0), "null": ("SKIP_NULL", 0),
 }  # fmt: skip
+_WITHOUT_SIZE = {"BYTES": "REST", "TEXT": "REST_AS_TEXT"}
+_OF_VALUE, _OF_REST = -1, -2  # sizes of decimals
 _ROOT = 0
 
 
@@ -98,12 +100,15 @@ class AvroProgram(StepProgram):
         if reader.logical == "decimal":
             width = self.layout.columns[column].width
             limit = self._constant((10**reader.precision).to_bytes(width, "little"))
-            size = writer.size if writer.kind == "fixed" else -1
+            size = _OF_VALUE if writer.has_size else _OF_REST
+            if writer.kind == "fixed":
+                size = writer.size
             return self._step("DECIMAL", column, [limit], size)
         if reader.logical.startswith("time-"):
             return self._step(reader.logical.upper().replace("-", "_"), column)
         if reader.kind != "fixed":
-            return self._step(_PLAIN[writer.kind, reader.kind], column)
+            op = _PLAIN[writer.kind, reader.kind]
+            return self._step(op if writer.has_size else _WITHOUT_SIZE[op], column)
         if reader.logical in ("uuid", "duration"):
             return self._step(reader.logical.upper(), column)
         is_value = self.layout.columns[column].width > 0

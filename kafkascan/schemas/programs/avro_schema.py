@@ -69,6 +69,9 @@ class AvroType:
     default_symbol : str or None
     size : int
         Of a fixed, in bytes.
+    has_size : bool
+        Whether bytes have their size before them. A value that is only bytes has none if one of
+        Confluent's serializers wrote it.
     parts : list of AvroType
         Branches of a union, the items of an array, the values of a map.
     """
@@ -83,6 +86,7 @@ class AvroType:
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
     size: int = 0
+    has_size: bool = True
     parts: list[AvroType] = field(default_factory=list, repr=False)
 
     @property
