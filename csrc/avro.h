@@ -285,6 +285,12 @@ static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_a
 
 static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit);
 
+/* A step without a column fails as a part of the one around it. */
+static ks_at ks_avro_failed_in(ks_avro *avro, const ks_avro_step *step) {
+    if (step->op < KS_AVRO_SKIP_NULL) ks_note_failed(&avro->typed, step->column, NULL);
+    return NULL;
+}
+
 static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_typed *typed = &avro->typed;
     ks_column *column = typed->columns + step->column;
@@ -304,9 +310,11 @@ static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_a
                 if (!ks_put_struct(typed, pair)) return NULL;
             }
             p = ks_avro_run(avro, item, p, limit);
+            if (p == NULL) return ks_avro_failed_in(avro, item);
         }
     } while (p != NULL && count != 0);
-    return p != NULL && ks_put_list(typed, column) ? p : NULL;
+    if (p == NULL) return NULL;
+    return (step->op == KS_AVRO_MAP ? ks_put_map : ks_put_list)(typed, column) ? p : NULL;
 }
 
 static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
@@ -318,11 +326,14 @@ static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks
         if (child != member->column && !ks_put_null(typed, typed->columns + child)) return NULL;
     }
     p = ks_avro_run(avro, member, p, limit);
-    return p != NULL && ks_put_struct(typed, column) ? p : NULL;
+    if (p == NULL) return ks_avro_failed_in(avro, member);
+    return ks_put_struct(typed, column) ? p : NULL;
 }
 
 static ks_at ks_avro_constant(ks_avro *avro, const ks_avro_step *step) {
     const uint8_t *value = avro->constants + step->at;
+    if (step->size > avro->typed.defaults_left) return ks_avro_fails(avro, KS_DEFAULTS_TOO_LARGE);
+    avro->typed.defaults_left -= step->size;
     return ks_avro_run(avro, avro->steps + avro->parts[step->first_part], value,
                        value + step->size);
 }
@@ -434,7 +445,7 @@ static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at
                 const ks_avro_step *part = avro->steps + parts[i];
                 p = part->op >= KS_AVRO_SKIP_NULL ? ks_avro_skip(avro, part, p, limit)
                                                   : ks_avro_run(avro, part, p, limit);
-                if (p == NULL) return NULL;
+                if (p == NULL) return ks_avro_failed_in(avro, part);
             }
             return ks_put_struct(typed, column) ? p : NULL;
         case KS_AVRO_ARRAY:

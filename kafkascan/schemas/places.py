@@ -217,7 +217,7 @@ def _version_of_file(path: Path) -> SubjectVersion:
         "id": int(name["id"] or NO_ID),
         "guid": name["guid"],
         "schemaType": TYPES_BY_EXTENSION[path.suffix],
-        "schema": raw.decode(),
+        "schema": raw.decode("utf-8-sig"),
     })  # fmt: skip
 
 

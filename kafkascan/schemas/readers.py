@@ -65,11 +65,14 @@ class AvroReader:
     program : AvroProgram
     bare_schemas : list of RegisteredSchema
         Those whose values are only bytes, and are read without a size before them.
+    raw_schemas : list of RegisteredSchema
+        Those of which records inside themselves stay in their encoding.
     """
 
     def __init__(self, registry: Registry, schemas: Sequence[RegisteredSchema]) -> None:
         self._registry = registry
         self.bare_schemas: list[RegisteredSchema] = []
+        self.raw_schemas: list[RegisteredSchema] = []
         types = [parsed_avro(registry, one) for one in schemas]
         self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
 
@@ -79,7 +82,11 @@ class AvroReader:
         if written.kind == "bytes" and writer.is_confluent:
             written = replace(written, has_size=False)
             self.bare_schemas.append(writer.schema)
-        return self.program.add(written)
+        before = self.program.raw_columns.total()
+        step = self.program.add(written)
+        if self.program.raw_columns.total() > before and writer.schema not in self.raw_schemas:
+            self.raw_schemas.append(writer.schema)
+        return step
 
 
 class ProtobufReader:

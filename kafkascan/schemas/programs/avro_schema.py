@@ -211,15 +211,16 @@ class _Parser:
 def _json(text: str) -> Json:
     if len(text) > _LARGEST_TEXT:
         raise ValueSchemaError(f"the text of a schema has more than {_LARGEST_TEXT} characters")
-    if text.strip() in PRIMITIVES:
-        return text.strip()
+    bare = text.removeprefix("\ufeff").strip()
+    if bare in PRIMITIVES:
+        return bare
     return parse_json(text)
 
 
 def parse_json(text: str) -> Json:
     """Return the JSON of a schema, or raise `ValueSchemaError`."""
     try:
-        found: Json = json.loads(text)
+        found: Json = json.loads(text.removeprefix("\ufeff"))  # a byte order mark
     except (ValueError, RecursionError) as error:
         raise ValueSchemaError(f"the text of a schema is no JSON: {error}") from None
     return found
