@@ -31,8 +31,8 @@
     X(TIME_MILLIS) /* of a day, in an int */ \
     X(TIME_MICROS) /* in a long */ \
     X(BYTES) \
-    X(TEXT)          /* valid UTF-8 */ \
-    X(REST)          /* bytes without their size: all that is left */ \
+    X(TEXT) /* valid UTF-8 */ \
+    X(REST) /* bytes without their size: all that is left */ \
     X(REST_AS_TEXT) \
     X(FIXED)         /* `size` bytes of a column of this width */ \
     X(FIXED_AS_ITEM) /* of a column of items */ \

@@ -40,7 +40,7 @@ typedef struct {
 /* What a value may become: items of no bytes exist, such as nulls, and so do fields that only the
  * reader's schema has. */
 enum {
-    KS_FIRST_ITEMS = 1 << 10, /* that lists of a value may have, whatever its size */
+    KS_FIRST_ITEMS = 1 << 10,    /* that lists of a value may have, whatever its size */
     KS_FIRST_DEFAULTS = 1 << 16, /* bytes of defaults */
     KS_ALLOWED_OF_BYTE = 64      /* more of either, for each byte of the value */
 };

@@ -40,7 +40,7 @@ from kafkascan.records.read_options import (
     Visible,
 )
 from kafkascan.records.record_table import RecordTable
-from kafkascan.records.typed_items import ColumnDecoders, ItemDecoding, ItemPlace
+from kafkascan.records.typed_items import ColumnDecoders, ItemDecoding, ItemPlace, require_decoders
 
 if TYPE_CHECKING:
     from kafkascan.logs.read_committed import CommittedView
@@ -283,8 +283,8 @@ def _decoding_of(
     source: LogLike, key: ColumnDecoders | None, value: ColumnDecoders | None, threads: int
 ) -> ItemDecoding | None:
     """Return what decodes keys and values; None if they stay bytes."""
-    given = {"key": key, "value": value}
-    if key is None and value is None:
+    given = require_decoders(key=key, value=value)
+    if not given:
         return None
     log = source if isinstance(source, PartitionDir) else _log_of(_one_source(source))
     topic, partition = (None, None) if log is None else (log.topic, log.partition)
@@ -293,11 +293,7 @@ def _decoding_of(
     else:
         path = str(log.path if log is not None else getattr(source, "path", source))
     return ItemDecoding(
-        {
-            name: one.decoder(ItemPlace(name, path, topic, partition))
-            for name, one in given.items()
-            if one is not None
-        },
+        {name: one.decoder(ItemPlace(name, path, topic, partition)) for name, one in given.items()},
         threads,
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -14,7 +15,8 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
+from kafkascan.format.arguments import require_items
+from kafkascan.format.errors import NoLogsError, UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_dir import PartitionDir
@@ -44,6 +46,7 @@ from kafkascan.records.typed_items import (
     ColumnDecoders,
     ItemDecoding,
     ItemPlace,
+    require_decoders,
 )
 from kafkascan.tables.table import IncompleteTableWarning, Problems
 
@@ -209,9 +212,10 @@ _DEFAULT_COLUMNS = (*_PLACE_TYPES, *DEFAULT_RECORD_COLUMNS)
 
 
 def scan_records(
-    logs: LogsLike,
+    logs: LogsLike | Sequence[LogsLike],
     /,
     *,
+    topics: Collection[str] | None = None,
     columns: Sequence[str] | None = None,
     control: Control = "skip",
     isolation: Isolation = "read_uncommitted",
@@ -238,9 +242,12 @@ def scan_records(
 
     Parameters
     ----------
-    logs : path, LogDir, PartitionDir or Source
+    logs : path, LogDir, PartitionDir or Source, or a list of them
         A data directory, a tar of one, the folder of a partition, or a segment. The segments are
         listed once, when this function is called.
+    topics : collection of str, optional
+        Topics to read. By default all; with `key` or `value`, those whose names do not begin with
+        an underscore, which are Kafka's own and the registry's.
     columns : sequence of str, optional
         Columns of the frame: ``topic``, ``partition`` and the columns of `read_records` except
         ``batch``. By default ``topic``, ``partition``, ``offset``, ``timestamp``, ``key``,
@@ -267,7 +274,7 @@ def scan_records(
     Raises
     ------
     NoLogsError
-        If there are no logs.
+        If there are no logs, or none of `topics`.
     UnknownColumnError
         If a column does not exist.
     ValueSchemaError
@@ -304,13 +311,39 @@ def scan_records(
         max_decompressed_size=max_decompressed_size,
         on_corrupt=on_corrupt,
     )
-    opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
-    given = {name: one for name, one in (("key", key), ("value", value)) if one is not None}
+    places = logs if isinstance(logs, (list, tuple)) else [logs]
+    opened = [
+        log
+        for place in places
+        for log in open_logs(as_object_url(place, storage_options), log_start_offset)
+    ]
+    opened = _of_topics(opened, topics, is_typed=key is not None or value is not None)
+    given = require_decoders(key=key, value=value)
     if given:
         options = replace(options, also_stored=("offset", "headers"))
     typed = {name: _settled(opened, name, one, options) for name, one in given.items()}
     source = _LazyRecords(opened, names, options, isolation, typed)
     return register_io_source(source.frames, schema=source.schema)
+
+
+def _of_topics(logs: list[Log], topics: Collection[str] | None, *, is_typed: bool) -> list[Log]:
+    """
+    Return the logs of some topics.
+
+    Raises
+    ------
+    NoLogsError
+        If there are none.
+    """
+    if topics is None:
+        others = [one for one in logs if not (one.partition.topic or "").startswith("_")]
+        return others if is_typed and others else logs
+    require_items(str, topics=topics)
+    found = [log for log in logs if log.partition.topic in topics]
+    if not found:
+        place = os.path.commonpath([log.partition.path for log in logs])
+        raise NoLogsError(place, f"no partitions of {', '.join(sorted(topics))} here")
+    return found
 
 
 def _decoded(names: Sequence[str]) -> list[str]:
@@ -366,7 +399,7 @@ class _LazyRecords:
                 what = f"the type of the {name}s of {', '.join(unknown)} is unknown"
                 raise ValueSchemaError(
                     f"{what if unknown else f'the {name}s of several topics have different types'}:"
-                    " scan the folder of one partition, or name a schema by"
+                    " scan one topic (topics=[NAME]), or name a schema by"
                     f" {name}=registry.reader(SUBJECT, message=NAME)"
                 )
             found[name] = pl.Series(pa.array([], kinds.pop())).dtype

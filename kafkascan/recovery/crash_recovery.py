@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 from collections import Counter
@@ -123,6 +124,9 @@ def require_different(targets: list[Target]) -> None:
 
 def _target_of(path: Path) -> Target:
     log_dir = open_log_dir(path)
+    if path.is_file():
+        reason = "a tar archive is only read: unpack it, and recover the directory"
+        raise NotADirectoryError(errno.ENOTDIR, reason, str(path))
     found = log_dir.partitions
     if _is_partition(log_dir):
         one = _without_link(path)

@@ -238,7 +238,7 @@ def test_a_message_of_protobuf_is_named() -> None:
     [
         (
             [TYPED, "--registry", TYPED],
-            "the type of the values of __cluster_metadata, _schemas is unknown",
+            "the values of several topics have different types: query the table",
         ),
         ([TYPED, "--value-schema", "orders-value"], "need --value-as auto"),
         ([TYPED, "--registry", TYPED, "--value-as", "bytes"], "needs --value-as auto"),
@@ -250,3 +250,27 @@ def test_types_that_are_not_known(options: list[str | Path], reason: str) -> Non
     done = run("sql", "SELECT value FROM records", *options)
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.split())
+
+
+def test_topics_with_different_types_are_tables_of_their_own() -> None:
+    query = (
+        "SELECT o.value.id AS id, e.value.name AS name FROM orders o"
+        ' JOIN events e ON o."offset" = e."offset" ORDER BY o."offset" LIMIT 3'
+    )
+    found = rows("sql", query, TYPED, "--value-as", "auto", code=1)  # the last order is damaged
+    registry = ks.schemas.open_registry(TYPED)
+    orders, events = (
+        ks.read_records(TYPED / f"{topic}-0", value=registry) for topic in ("orders", "events")
+    )
+    assert found == [
+        {"id": orders[row].value["id"], "name": events[row].value["name"]} for row in range(3)
+    ]
+
+
+def test_a_topic_is_a_table_also_without_types() -> None:
+    query = 'SELECT count(*) AS n, any_value(topic) AS topic FROM "_schemas"'
+    (found,) = rows("sql", query, TYPED)
+    assert found == {"n": len(ks.read_records(TYPED / "_schemas-0")), "topic": "_schemas"}
+    done = run("sql", "SELECT * FROM orderz", TYPED)
+    assert done.returncode == 2
+    assert "transactional_ids, and the names of topics" in done.stderr

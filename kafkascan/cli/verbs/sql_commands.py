@@ -29,6 +29,7 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.format.errors import ValueSchemaError
+from kafkascan.logs.opened_logs import open_logs
 from kafkascan.tables.schema import Field, Schema, Shown, require_module, require_pyarrow
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ Tables, of which a query reads only those that it names:
   findings           those of `kafkascan audit`
   groups             the committed offsets of `kafkascan groups`
   transactional_ids  those of `kafkascan txn-state`
-SHOW TABLES lists them, DESCRIBE records the columns of one.
+  NAME OF A TOPIC    its records, with the types of its own keys and values
+SHOW TABLES lists them, DESCRIBE records the columns of one. Of Kafka's own topics, values have no
+types: with --value-as auto, records has none of them.
 """
 
 
@@ -74,12 +77,13 @@ class _Logs(NamedTuple):
         return self.wanted.select(self.path)
 
 
-def _records(logs: _Logs) -> Any:
+def _records(logs: _Logs, topic: str | None = None) -> Any:
     names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
     columns = [name for name in dict.fromkeys(names) if name != "batch"]
     try:
         return ks.polars.scan_records(
             logs.selected,
+            topics=None if topic is None else [topic],
             columns=columns,
             isolation=logs.isolation,
             on_corrupt="stop",
@@ -89,8 +93,8 @@ def _records(logs: _Logs) -> Any:
     except ValueSchemaError as error:
         reason = str(error).partition(":")[0]
         raise click.UsageError(
-            f"{reason}: select a topic with --topic, or name a schema with --value-schema, and its"
-            " message with --value-message"
+            f"{reason}: query the table with the name of a topic, select one with --topic, or name"
+            " a schema with --value-schema, and its message with --value-message"
         ) from None
 
 
@@ -117,7 +121,10 @@ _TABLES: Mapping[str, Callable[[_Logs], Any]] = {
 def _tables_of(names: Collection[str], logs: _Logs) -> dict[str, Any]:
     """Return the tables that a query names; if it names none, all of them, without rows."""
     if names:
-        return {name: read(logs) for name, read in _TABLES.items() if name in names}
+        found = {name: read(logs) for name, read in _TABLES.items() if name in names}
+        others = set(names) - _TABLES.keys()
+        topics = {one.partition.topic for one in open_logs(logs.selected)} if others else set()
+        return found | {name: _records(logs, name) for name in others if name in topics}
     schemas = _schemas()
     return {
         name: schemas[name].to_arrow().empty_table() if name in schemas else read(logs)
@@ -189,7 +196,6 @@ def sql(
 
     def decoders_of(one: Path) -> dict[str, ColumnDecoders]:
         from kafkascan.cli.typed_rows import registry_decoders
-        from kafkascan.logs.opened_logs import open_logs
 
         logs = open_logs(wanted.select(one)) if TYPED in formats.values() else []
         folder = logs[0].partition.path.parent if logs else None
@@ -202,7 +208,7 @@ def sql(
             connection.execute("SET TimeZone = 'UTC'")
             connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
             try:
-                names = _TABLES.keys() & connection.get_table_names(query)
+                names = connection.get_table_names(query)
                 decoders = decoders_of(one)
                 tables = _tables_of(names, _Logs(one, wanted, isolation, decoders))
                 for name, table in tables.items():
@@ -212,7 +218,8 @@ def sql(
                     _write(run, _with_text_intervals(found))
             except duckdb.CatalogException as error:  # its suggestions are DuckDB's own tables
                 first = str(error).partition("\n")[0]
-                raise click.UsageError(f"{first} Tables: {', '.join(_TABLES)}") from None
+                tables_are = f"{', '.join(_TABLES)}, and the names of topics"
+                raise click.UsageError(f"{first} Tables: {tables_are}") from None
             except duckdb.Error as error:
                 hint = _hint(query, error, formats)
                 raise click.UsageError(f"{error}{hint}") from None
