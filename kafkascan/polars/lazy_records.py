@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -311,7 +311,7 @@ def scan_records(
         max_decompressed_size=max_decompressed_size,
         on_corrupt=on_corrupt,
     )
-    places = logs if isinstance(logs, (list, tuple)) else [logs]
+    places = cast("Sequence[LogsLike]", logs if isinstance(logs, (list, tuple)) else [logs])
     opened = [
         log
         for place in places

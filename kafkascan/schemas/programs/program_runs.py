@@ -120,7 +120,8 @@ class DecodedValues(NamedTuple):
     @property
     def failed(self) -> NDArray[np.bool_]:
         """Which values could not be decoded."""
-        return (self.status != 0) & (self.status < _FIRST_REMARK)
+        is_failed: NDArray[np.bool_] = (self.status != 0) & (self.status < _FIRST_REMARK)
+        return is_failed
 
     @property
     def inexact(self) -> NDArray[np.bool_]:
