@@ -209,19 +209,16 @@ def transaction_index_lines(path: Path) -> list[str]:
     CorruptIndexError, OSError
     """
     entries = _whole_entries(path)
-    # ``AbortedTxn.version`` reads the first of the two bytes.
-    versions = (entries["version"] >> 8).tolist()
-    for row, version in enumerate(versions):
-        if version > 0:
+    for row, version in enumerate(entries["version"].tolist()):
+        if version != 0:
             raise _bad_entry(path, row, f"version {version} is not known")
     names = {
         "producerId": "producer_id", "firstOffset": "first_offset",
         "lastOffset": "last_offset", "lastStableOffset": "last_stable_offset",
     }  # fmt: skip
     return [
-        f"version: {version} "
-        + " ".join(f"{name}: {entry[column]}" for name, column in names.items())
-        for version, entry in zip(versions, entries, strict=True)
+        "version: 0 " + " ".join(f"{name}: {entry[column]}" for name, column in names.items())
+        for entry in entries
     ]
 
 

@@ -25,10 +25,11 @@ from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schem
 from kafkascan.tables.table import Problems, Table
 from kafkascan.tables.table_set import TableSet
 
-_STATUSES = (
+TRANSACTION_STATUSES = dict(enumerate((
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
-)  # fmt: skip
+)))  # fmt: skip
+"""Names of the states of a transaction by Kafka's number (``TransactionState``)."""
 
 STATE_SCHEMA = Schema(
     "transactions",
@@ -146,7 +147,7 @@ def _row(record: DecodedRecord) -> dict[str, Any]:
         "transactional_id": record.key.fields["transactional_id"],
         "producer_id": value["producer_id"],
         "producer_epoch": value["producer_epoch"],
-        "status": _STATUSES[status] if 0 <= status < len(_STATUSES) else f"unknown({status})",
+        "status": TRANSACTION_STATUSES.get(status, f"unknown({status})"),
         "partitions": [
             {"topic": one["topic"], "topic_id": None, "partitions": one["partition_ids"]}
             for one in added

@@ -140,7 +140,7 @@ def test_numbers_are_read_from_the_first_bytes() -> None:
 
 def test_version_of_the_tool() -> None:
     done = run("--version", "--files", _LOG)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "4.3.1\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4.4.0\n", "")
 
 
 def objects(*arguments: str, folder: Path = _GOLDEN) -> list[dict]:

@@ -143,7 +143,7 @@ _OPTIONS = {
     **dict.fromkeys(("key-decoder-class", "value-decoder-class"), Argument.OPTIONAL),
 }
 # The version of Kafka whose tool prints the same.
-_KAFKA_VERSION = "4.3.1"
+_KAFKA_VERSION = "4.4.0"
 _DECODED = (".log", ".checkpoint")
 # The tool's exit code wherever it ends early.
 _EXIT_ENDED_EARLY = 1
