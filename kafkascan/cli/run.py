@@ -192,7 +192,7 @@ class Run:
     def find_segments(self, segments: SegmentPaths) -> list[SegmentInput]:
         """Return the segment files that paths name."""
         report = FindingReport()
-        found = segments.find(report.add_unreadable)
+        found = segments.find(report.add_unreadable, report.add_problems)
         for one in found:
             is_given = one.size == 0 and one.path in segments.paths and one.path.is_file()
             if is_given and why_not_a_log(one.path.name, b"") is None:

@@ -19,6 +19,7 @@ from kafkascan.internal_topics.coordinator_records import (
     unknown_table,
 )
 from kafkascan.internal_topics.topic_messages import Message
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.topic_records import (
@@ -171,7 +172,7 @@ def read_remote_segments(
             raise ValueError("a listing of remote storage is of now: as_of is for records")
         return catalogue_of_tier(path)
     _, logs = open_topic(path, REMOTE_TOPIC)
-    catalogue = _Catalogue()
+    catalogue = _Catalogue(problems=[*notes_of_moving(logs)])
     ends = [catalogue.add_log(log, as_of) for log in logs]
     require_reached(as_of, ends)
     return catalogue.result()

@@ -31,6 +31,7 @@ from kafkascan.internal_topics.topic_messages import (
     Message,
     decode_coordinator_record,
 )
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.topic_records import (
@@ -240,7 +241,8 @@ def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Share
         key=lambda item: (item[0].group, names.get(item[0].topic_id, ""), item[0]),
     )
     unknown = [record for one in replays for record in one.unknown]
-    problems = Problems(problem for one in replays for problem in one.problems)
+    problems = notes_of_moving(logs)
+    problems += (problem for one in replays for problem in one.problems)
     problems += (one.problem for one in unknown)
     return ShareState(
         Table.of_rows(

@@ -19,6 +19,7 @@ from kafkascan.internal_topics.coordinator_records import (
 )
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
 from kafkascan.internal_topics.topic_replay import ReplayedLog, replay_all
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.topic_records import AsOf, open_topic
 from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schemas_by_name
@@ -121,7 +122,8 @@ def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) ->
     unknown: list[UnknownRecord] = []
     rows = [row for log in replayed for row in _rows(log, unknown)]
     rows.sort(key=lambda row: str(row["transactional_id"]))
-    problems = Problems(problem for log in replayed for problem in log.problems)
+    problems = notes_of_moving(logs)
+    problems += (problem for log in replayed for problem in log.problems)
     problems += (one.problem for one in unknown)
     table = Table.of_rows(STATE_SCHEMA, rows, problems)
     return TransactionStates(table, unknown_table(unknown, problems), replayed, problems)

@@ -100,7 +100,12 @@ class PartitionDir:
     @property
     def is_log(self) -> bool:
         """Whether a broker would load the log; it is not being deleted, nor stray."""
-        return self.state in (None, "future")
+        return self.state is None or self.is_moving
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the log is a copy that a broker is moving here from another data dir."""
+        return self.state == "future"
 
     @property
     def topic_id(self) -> str | None:

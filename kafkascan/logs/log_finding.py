@@ -183,8 +183,12 @@ def no_logs(
         The directory, if it is not on disk.
     """
     tree = root or DiskFolder(path)
+    moving = sum(one.is_moving for one in partitions)
     others = sum(len(one.segments) for one in partitions)
-    if others:
+    if moving:
+        copies = "a copy" if moving == 1 else f"{moving} copies"
+        reason = f"no logs to read, only {copies} that a broker is moving here (-future)"
+    elif others:
         files = "1 file" if others == 1 else f"{others} files"
         reason = f"no live segments, only {files} that a broker does not read as logs"
     else:

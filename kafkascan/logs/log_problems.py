@@ -21,7 +21,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
+from kafkascan.logs.opened_logs import Log, OffsetCursor, OpenedLogs, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.tables.table import Problem, Problems, problem_of
 
@@ -30,6 +30,9 @@ CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 
 OFFSET_OVERLAP = "OFFSET_OVERLAP"
 """Symbol of the problem that offsets go back."""
+
+FUTURE_LOG = "FUTURE_LOG"
+"""Symbol of the note that a data dir has a copy of a log which a broker is moving there."""
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
 COMPACTED_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
@@ -46,6 +49,24 @@ class IncompleteLogError(CorruptLogError):
     """
 
 
+def notes_of_moving(logs: Sequence[Log]) -> Problems:
+    """Return a note for each copy of a log that `live_logs` did not return."""
+    moving = logs.moving if isinstance(logs, OpenedLogs) else []
+    message = "a broker is moving the log here from another data directory: the copy is not read"
+    return Problems(
+        Problem(
+            FUTURE_LOG,
+            message,
+            str(one.path),
+            Severity.NOTE,
+            topic=one.topic,
+            partition=one.partition,
+            rows_missing=False,
+        )
+        for one in moving
+    )
+
+
 class LogProblems:
     """
     Collects the problems of logs while they are read; each is listed once.
@@ -53,7 +74,7 @@ class LogProblems:
     Parameters
     ----------
     logs : sequence of Log
-        Those whose folders could not be listed are problems.
+        Those whose folders could not be listed are problems, and copies that are not read are notes.
     """
 
     def __init__(self, logs: Sequence[Log] = ()) -> None:
@@ -62,6 +83,8 @@ class LogProblems:
         for one in logs:
             if one.error is not None:
                 self.add_error(one.partition, one.partition.path, one.error)
+        for note in notes_of_moving(logs):
+            self.add(note)
 
     def add(self, problem: Problem, error: Exception | None = None) -> None:
         """Add a problem, with the error that it is raised as."""

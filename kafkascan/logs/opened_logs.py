@@ -73,15 +73,35 @@ class Log:
         return self.segments[max(0, bisect.bisect_right(bases, self.start_offset) - 1) :]
 
 
+class OpenedLogs(list[Log]):
+    """
+    Logs to read.
+
+    Attributes
+    ----------
+    moving : list of PartitionDir
+        Folders that are not read: a broker with several data dirs is moving a log there
+        (``-future``). No consumer reads such a copy.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moving: list[PartitionDir] = []
+
+
 def open_logs(
-    logs: LogsLike, log_start_offset: int | None = None, *, damaged: bool = False
+    logs: LogsLike,
+    log_start_offset: int | None = None,
+    *,
+    damaged: bool = False,
+    moving: bool = False,
 ) -> list[Log]:
     """
     Return the logs of a data dir, a partition or a source.
 
-    Only what a broker reads is returned; see `select_segments`. A partition that is given as
-    such, or by its path, is read even if its log is being dropped. In a data dir, a folder that
-    cannot be listed hides no other one: see `Log.error`.
+    Only what a broker serves is returned; see `select_segments`. A partition that is given as
+    such, or by its path, is read even if its log is being dropped or moved. In a data dir, a
+    folder that cannot be listed hides no other one: see `Log.error`.
 
     Parameters
     ----------
@@ -93,6 +113,8 @@ def open_logs(
         everything that is on disk.
     damaged : bool, default False
         Accept a source whose beginning is that of another kind of file.
+    moving : bool, default False
+        Also return copies that a broker is moving to the data dir.
 
     Raises
     ------
@@ -109,7 +131,7 @@ def open_logs(
         logs = as_object_url(logs) if found is None else found
     if isinstance(logs, LogDir):
         require_not_negative(log_start_offset=log_start_offset)
-        live = live_logs(logs, log_start_offset)
+        live = live_logs(logs, log_start_offset, moving=moving)
         if not live:
             raise no_logs(logs.path, logs.partitions)
         if logs.is_partition and live[0].error is not None:
@@ -133,14 +155,19 @@ def open_partition(partition: PartitionDir, log_start_offset: int | None = None)
     return log
 
 
-def live_logs(log_dir: LogDir, log_start_offset: int | None = None) -> list[Log]:
+def live_logs(
+    log_dir: LogDir, log_start_offset: int | None = None, *, moving: bool = False
+) -> OpenedLogs:
     """
     Return the logs of a data dir or a partition that have live segments, as `open_logs`.
 
     Those whose folders cannot be listed are returned, too: see `Log.error`.
     """
-    checkpoints, found = CheckpointReader(), []
+    checkpoints, found = CheckpointReader(), OpenedLogs()
     for log in list_logs(log_dir, SegmentKinds.LOG):
+        if log.partition.is_moving and not (moving or log_dir.is_partition):
+            found.moving.append(log.partition)
+            continue
         start, first = log_start_offset, log.segments[:1]
         if start is None and first:
             start = checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT)

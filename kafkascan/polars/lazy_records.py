@@ -18,6 +18,7 @@ from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
     MIRRORED,
@@ -305,6 +306,8 @@ def scan_records(
         on_corrupt=on_corrupt,
     )
     opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
+    for note in notes_of_moving(opened):
+        warnings.warn(f"records: {note}", IncompleteTableWarning, stacklevel=2)
     given = {name: one for name, one in (("key", key), ("value", value)) if one is not None}
     if given:
         options = replace(options, also_stored=("offset", "headers"))

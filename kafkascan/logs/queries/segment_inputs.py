@@ -13,7 +13,12 @@ from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.log_problems import (
+    LogChecks,
+    LogProblems,
+    SegmentOffsets,
+    notes_of_moving,
+)
 from kafkascan.logs.opened_logs import Log, OffsetCursor, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
@@ -188,7 +193,9 @@ class SegmentPaths:
         """Return the paths of the same files, and of those before the log start offset."""
         return replace(self, log_start_offset=0)
 
-    def find(self, on_unreadable: OnUnreadable) -> list[SegmentInput]:
+    def find(
+        self, on_unreadable: OnUnreadable, on_notes: Callable[[Problems], None]
+    ) -> list[SegmentInput]:
         """
         Return the segment files of all paths, in the order of the paths.
 
@@ -197,6 +204,8 @@ class SegmentPaths:
         on_unreadable : callable
             Called for each path that cannot be read or contains no segments; the search
             continues with the next one.
+        on_notes : callable
+            Called with notes about the logs of a path.
         """
         found = []
         for path in self.paths:
@@ -206,6 +215,7 @@ class SegmentPaths:
             except OSError as error:
                 on_unreadable(str(path), error)
                 continue
+            on_notes(notes_of_moving(logs))
             is_served = self.include is SegmentKinds.LOG and log_dir is not None
             for log in logs:
                 if log.error is not None:

@@ -150,7 +150,7 @@ def salvage(
     if isinstance(place, Path):
         place.stat()
     log_dir = find_log_dir(place)
-    logs = open_logs(log_dir or place, 0, damaged=True)
+    logs = open_logs(log_dir or place, 0, damaged=True, moving=True)
     is_data_dir = log_dir is not None and not log_dir.is_partition
     path = place if isinstance(place, Path) else as_path(place.url)
 
