@@ -23,7 +23,7 @@ from kafkascan.internal_topics.coordinator_records import (
     UNKNOWN_SCHEMA,
     DecodedRecord,
     GroupTables,
-    UnknownRecord,
+    UnknownParts,
     decode_records,
     topic_names,
     unknown_table,
@@ -186,7 +186,7 @@ class _GroupsBuilder:
     def __init__(self, log_dir: LogDir, notes: Problems, *, lag: bool) -> None:
         self._ends = TopicEnds(log_dir) if lag else None
         self._log_dir = log_dir
-        self._unknown: list[UnknownRecord] = []
+        self._unknown = UnknownParts()
         self._notes = notes
         self._bad_members: list[Problem] = []
         self._groups: dict[str, GroupRecords] = {}
@@ -206,13 +206,13 @@ class _GroupsBuilder:
         problems = self._notes + self._bad_members
         problems += map(self._beyond_end, filter(_is_beyond, offsets))
         problems += (problem for log in logs for problem in log.problems)
-        problems += (one.problem for one in self._unknown)
+        problems += self._unknown.problems
         return Groups(
             _offset_table(OFFSET_SCHEMA, offsets, problems),
             Table.of_rows(GROUP_SCHEMA, of_groups, problems),
             Table.of_rows(MEMBER_SCHEMA, of_members, problems),
             _offset_table(PENDING_SCHEMA, pending, problems),
-            unknown_table(self._unknown, problems),
+            unknown_table(self._unknown.records, problems),
             logs,
             problems,
         )
@@ -261,7 +261,7 @@ class _GroupsBuilder:
         self, log: ReplayedLog, found: dict[tuple[str, str, int], DecodedRecord]
     ) -> Iterator[dict[str, Any]]:
         """Yield rows of partitions whose commit before the limit may have been removed."""
-        ignored: list[UnknownRecord] = []
+        ignored = UnknownParts()
         schemas = COORDINATOR_RECORDS[GROUPS_TOPIC]
         for record in decode_records(schemas, log, log.unsettled.values(), ignored):
             if record.key.type in _OFFSET_COMMITS and _committed_partition(record) not in found:

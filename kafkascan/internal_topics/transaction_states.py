@@ -13,7 +13,7 @@ from kafkascan.internal_topics.coordinator_records import (
     RECORD_OFFSET,
     UNKNOWN_SCHEMA,
     DecodedRecord,
-    UnknownRecord,
+    UnknownParts,
     decode_records,
     unknown_table,
 )
@@ -119,21 +119,21 @@ def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) ->
     """
     _, logs = open_topic(path, TRANSACTIONS_TOPIC)
     replayed = replay_all(logs, as_of)
-    unknown: list[UnknownRecord] = []
+    unknown = UnknownParts()
     rows = [row for log in replayed for row in _rows(log, unknown)]
     rows.sort(key=lambda row: str(row["transactional_id"]))
     problems = notes_of_moving(logs)
     problems += (problem for log in replayed for problem in log.problems)
-    problems += (one.problem for one in unknown)
+    problems += unknown.problems
     table = Table.of_rows(STATE_SCHEMA, rows, problems)
-    return TransactionStates(table, unknown_table(unknown, problems), replayed, problems)
+    return TransactionStates(table, unknown_table(unknown.records, problems), replayed, problems)
 
 
-def _rows(log: ReplayedLog, unknown: list[UnknownRecord]) -> Iterator[dict[str, Any]]:
+def _rows(log: ReplayedLog, unknown: UnknownParts) -> Iterator[dict[str, Any]]:
     schemas = COORDINATOR_RECORDS[TRANSACTIONS_TOPIC]
     for record in decode_records(schemas, log, log.records.values(), unknown):
         yield _row(record) | {"is_exact": not log.errors}
-    for record in decode_records(schemas, log, log.unsettled.values(), []):
+    for record in decode_records(schemas, log, log.unsettled.values(), UnknownParts()):
         yield dict.fromkeys(STATE_SCHEMA.names) | {
             "transactional_id": record.key.fields["transactional_id"],
             "coordinator_partition": record.partition,

@@ -74,7 +74,7 @@ class LogProblems:
     Parameters
     ----------
     logs : sequence of Log
-        Those whose folders could not be listed are problems, and copies that are not read are notes.
+        Those whose folders could not be listed are problems, copies that are not read are notes.
     """
 
     def __init__(self, logs: Sequence[Log] = ()) -> None:

@@ -266,7 +266,7 @@ def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
         if code not in _SCHEMAS:
             return None
         schema = _SCHEMAS[code]
-        fields, size = decode_prefix(schema, value[start:], version)
+        fields, size, _ = decode_prefix(schema, value[start:], version)
     except SchemaError:
         return None
     is_newer = version > schema.newest

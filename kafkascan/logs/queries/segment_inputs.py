@@ -238,6 +238,7 @@ class SegmentPaths:
     def _logs(self, log_dir: LogDir) -> list[Log]:
         """Return the logs to read of a directory or archive; raise NoLogsError if none are."""
         log_dir = self.wanted.partitions(log_dir)
+        logs: list[Log]
         if self.include is SegmentKinds.LOG:
             logs = live_logs(log_dir, self.log_start_offset)
         else:  # with files of other kinds, the segments are not in the order of their offsets

@@ -42,5 +42,5 @@ def test_a_version_of_a_transaction_index_is_known_as_an_int16(tmp_path: Path) -
     for version in (b"\x00\x01", b"\x01\x00", b"\xff\xff"):
         copy = tmp_path / index.name
         copy.write_bytes(version + index.read_bytes()[2:])
-        with pytest.raises(CorruptIndexError, match="version -?[0-9]+ is not known"):
+        with pytest.raises(CorruptIndexError, match=r"version -?[0-9]+ is not known"):
             dump_files([str(copy)], DumpOptions(), lambda data: None, str)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.recovery.salvaging.log_salvage import salvage
 from kafkascan.format.errors import NoLogsError
 from kafkascan.tables.table import IncompleteTableWarning
 from tests.support.command_line import run
