@@ -321,6 +321,16 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " behind. Compare this log with another replica; the group's next fetch resets its offset.",
     ),
     **INDEX_KINDS,
+    "UNKNOWN_INDEX_LAYOUT": FindingKind(
+        WARNING,
+        "A later version of Kafka wrote the index, and its entries were not checked. Update"
+        " kafkascan; brokers of versions that do not know the layout do not find records by it.",
+    ),
+    "UNKNOWN_TOPIC": FindingKind(
+        NOTE,
+        "A later version of Kafka keeps its own state in this topic. Batches were checked, what"
+        " the records mean was not. Update kafkascan.",
+    ),
     "TXN_INDEX_MISMATCH": FindingKind(ERROR, _INDEX),
     "BAD_SNAPSHOT": FindingKind(ERROR, f"{_REBUILD}."),
     "SNAPSHOT_MISMATCH": FindingKind(ERROR, f"{_REBUILD}."),

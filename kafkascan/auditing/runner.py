@@ -30,6 +30,7 @@ from kafkascan.auditing.placement_checks import (
     check_duplicates,
     check_folders,
     check_states,
+    check_topics,
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.broker_state.checkpoints import (
@@ -195,7 +196,9 @@ def audit(
         opened += step.opened
         if on_progress is not None:
             on_progress(size, total)
-    placements = [*check_states(partitions), *check_duplicates(partitions)]
+    placements = [
+        *check_states(partitions), *check_topics(partitions), *check_duplicates(partitions),
+    ]  # fmt: skip
     # The topics of Kafka itself are not in remote storage.
     in_cluster = ClusterChecks()
     if tier is not None and cluster is not None:

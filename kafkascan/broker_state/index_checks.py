@@ -19,7 +19,12 @@ from kafkascan.batches.columns import (
     require_batch_table,
     size_in_bytes,
 )
-from kafkascan.broker_state.indexes import IndexEntries, entries_of, parse_index
+from kafkascan.broker_state.indexes import (
+    UNKNOWN_INDEX_LAYOUT,
+    IndexEntries,
+    entries_of,
+    parse_index,
+)
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import (
@@ -69,7 +74,8 @@ def check_index(
         one is about all remaining entries, and ``count`` is their number. Errors:
         ``OUT_OF_ORDER``, ``WRONG_POSITION`` (no batch starts at the position, or a lookup would
         miss earlier records), ``OFFSET_NOT_IN_LOG``, ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (the
-        position is after the end of the log), ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. Notes:
+        position is after the end of the log), ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. A
+        warning: ``UNKNOWN_INDEX_LAYOUT`` (of a later version; entries are not checked). Notes:
         ``PADDED`` (preallocated), ``STALE`` (entries that a truncation of the log left in a
         preallocated file), ``INCOMPLETE`` (the latest timestamp is missing, as in an active
         segment).
@@ -275,6 +281,10 @@ def parse_index_file(
     try:
         entries = parse_index(data, path)
     except CorruptIndexError as error:
+        if error.symbol == UNKNOWN_INDEX_LAYOUT:
+            return entries_of(path, b""), [
+                Finding(error.symbol, Severity.WARNING, error.reason, None, error.position)
+            ]
         if error.symbol != "ODD_INDEX_SIZE":
             raise
         entries = entries_of(path, data[: error.position])

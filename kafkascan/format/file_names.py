@@ -37,6 +37,8 @@ GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 REMOTE_TOPIC = "__remote_log_metadata"
+LATER_TOPICS = {"__mirror_state": "the topic is one of cluster mirroring (KIP-1279)"}
+"""Kafka's own topics of later versions, whose records are not known, and what they belong to."""
 
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 

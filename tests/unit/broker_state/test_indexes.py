@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +128,41 @@ def restamped(batches: ks.BatchTable, offset: int) -> ks.BatchTable:
     moved = batches.copy()
     moved["base_offset"] = offset
     return moved
+
+
+def wide_entries(count: int, *, positions_from: int = 4_100) -> bytes:
+    """Entries with positions of 8 bytes (KIP-1333)."""
+    return b"".join(
+        struct.pack(">iq", 10 * (row + 1), positions_from + 5_000 * row) for row in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        wide_entries(2),
+        wide_entries(3),
+        wide_entries(200),
+        wide_entries(4) + bytes(12 * 50),
+        wide_entries(3, positions_from=1) + struct.pack(">iq", 50, 2**33),
+    ],
+)
+def test_entries_of_a_later_layout_are_not_misread(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / f"{NAME}.index"
+    path.write_bytes(data)
+    with pytest.raises(ks.CorruptIndexError, match="UNKNOWN_INDEX_LAYOUT") as caught:
+        ks.read_index(path)
+    assert caught.value.path == str(path)
+    batches = ks.scan_batches(example()).batches
+    (found,) = ks.check_index(path, batches)
+    assert (found.symbol, found.severity) == ("UNKNOWN_INDEX_LAYOUT", ks.Severity.WARNING)
+
+
+@pytest.mark.parametrize("changed", [0, 4, 8, 12, 16, 20])
+@pytest.mark.parametrize("value", [-(2**31), -1, 0, 1, 2**31 - 1])
+def test_damaged_entries_are_no_later_layout(tmp_path: Path, changed: int, value: int) -> None:
+    data = bytearray(b"".join(struct.pack(">ii", 10 * row, 4_100 * row) for row in range(1, 9)))
+    data[changed : changed + 4] = struct.pack(">i", value)
+    path = tmp_path / f"{NAME}.index"
+    path.write_bytes(data)
+    assert len(ks.read_index(path)) == 8
