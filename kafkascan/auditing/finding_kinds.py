@@ -458,7 +458,8 @@ class Audit(AnyTable):
     logs, segments, batches, size_in_bytes : int
         What was audited.
     unchecked : list of str
-        Of a data dir: sentences about checks that it lacks topics of Kafka for.
+        Of a data dir: sentences about checks that it lacks topics of Kafka for, and about the other
+        data dirs of its broker.
     """
 
     schema: ClassVar[Schema] = FINDING_SCHEMA
