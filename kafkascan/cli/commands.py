@@ -9,6 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
+from kafkascan.cli.signals import exit_code_of_signal
 from kafkascan.cli.verb_table import VERBS, VERBS_BY_TASK
 
 # Words that other tools have, and the command.
@@ -108,7 +109,8 @@ def _run(arguments: list[str]) -> int | None:
     try:
         code: int | None = cli.main(arguments, prog_name="kafkascan", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if exit_code_of_signal() is None:
+            error.show()
         return EXIT_USAGE
     except click.Abort:
         return EXIT_INTERRUPTED

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from kafkascan.cli.signals import exit_code_of_signal
+
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 # As a shell reports a process that SIGINT ended.
@@ -21,7 +23,7 @@ def exit_code_of(run: Callable[[], int | None]) -> int:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _report(error)
+        return exit_code_of_signal() or _report(error)
     return code or EXIT_CLEAN
 
 

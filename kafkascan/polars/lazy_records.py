@@ -6,7 +6,7 @@ import itertools
 import operator
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from polars.io.plugins import register_io_source
 from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
+from kafkascan.io.worker_threads import ThreadPool, current_team
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
@@ -348,6 +349,8 @@ class _LazyRecords:
     options: ReadOptions
     isolation: Isolation
     typed: Mapping[str, Mapping[str | None, ColumnDecoder]]
+    # Polars reads in a thread of its own, also for a caller that is a worker.
+    team: ThreadPool | None = field(default_factory=current_team)
 
     @property
     def schema(self) -> pl.Schema:
@@ -413,6 +416,8 @@ class _LazyRecords:
                 decoders = {name: self._decoder(name, log.partition) for name in self.typed}
                 decoding = ItemDecoding(decoders)
                 for table in selection.tables(options, self.isolation):
+                    if self.team is not None:
+                        self.team.require_wanted()
                     found = decoding.decoded(_wanted(table, condition) if self.typed else table)
                     problems = table.problems + found.problems
                     yield _frame(found.records.with_problems(problems), log)

@@ -6,11 +6,13 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli.verbs import sql_commands
 from tests.support.command_line import DATA, rows, run
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -250,3 +252,37 @@ def test_types_that_are_not_known(options: list[str | Path], reason: str) -> Non
     done = run("sql", "SELECT value FROM records", *options)
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.split())
+
+
+def test_a_query_that_is_not_utf_8(log: Path) -> None:
+    done = run("sql", "SELECT '\udcff' AS a", log)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the query is not UTF-8: SELECT '\\xff' AS a" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT max(a) FROM (SELECT list(range) AS a FROM range(100000000))", "Out of Memory"),
+        ("SELECT * FROM read_csv('/nothing')", "No files found"),
+    ],
+)
+def test_a_machine_that_lacks_what_a_query_needs(
+    query: str, reason: str, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no wrong usage: the same query works elsewhere."""
+    connect, limits = duckdb.connect, {"memory_limit": "20MB", "temp_directory": ""}
+    monkeypatch.setattr(duckdb, "connect", lambda: connect(config=limits))
+    done = run("sql", query, log)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("sql: ")
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_bug_of_duckdb_is_no_wrong_query(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise duckdb.InternalException("an assertion failed")
+
+    monkeypatch.setattr(sql_commands, "_tables_of", fail)
+    assert run("sql", "SELECT 1", log).returncode == 70

@@ -70,7 +70,7 @@ class _SegmentsInTurn:
         self._log, self._problems = log, problems
         self._checks = LogChecks(log, problems)
         self._cursor = OffsetCursor()
-        self._offsets = SegmentOffsets(log.segments[0])
+        self._offsets: SegmentOffsets  # of the segment that is read
         self._tail: HeadersEnd | None = None
         self._end_offset: int | None = None
         self._on_damage = options.on_damage
