@@ -21,9 +21,9 @@ from kafkascan.format.errors import (
     IndexOverflowError,
 )
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
+from kafkascan.format.places import shown_url
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
-from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import as_path
 
 IndexEntries: TypeAlias = NDArray[np.void]

@@ -41,13 +41,21 @@ def _report(error: Exception) -> int:
         return _failed(str(error), EXIT_USAGE)
     import traceback
 
-    traceback.print_exception(error)
+    print_message("".join(traceback.format_exception(error)).rstrip("\n"))
     return _failed("this is a bug: please report it, with the lines above", EXIT_BUG)
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"kafkascan: {message}", file=sys.stderr)
+    print_message(f"kafkascan: {message}")
     return code
+
+
+def print_message(text: str) -> None:
+    """Print a text to stderr, without the secrets of URLs and what a terminal would obey."""
+    from kafkascan.format.places import without_secrets  # not at each start
+    from kafkascan.format.texts import printable_lines
+
+    print(printable_lines(without_secrets(text)), file=sys.stderr)
 
 
 def _cannot_write(error: OSError) -> int:

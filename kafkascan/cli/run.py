@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_open_batches
-from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, print_message
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
+from kafkascan.format.places import shown_url, without_secrets
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.log_problems import SegmentOffsets, Tail
 from kafkascan.logs.queries.segment_inputs import (
     InputChecks,
@@ -343,10 +343,10 @@ class Run:
     def print(self, line: str) -> None:
         """Print a line to stderr, above the progress bar."""
         if self._bar is None:
-            print(line, file=sys.stderr)
+            print_message(line)
         else:
             self._bar.console.print(
-                line, markup=False, highlight=False, emoji=False, soft_wrap=True
+                without_secrets(line), markup=False, highlight=False, emoji=False, soft_wrap=True
             )
 
     # ---- progress ----------------------------------------------------------------------------

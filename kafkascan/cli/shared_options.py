@@ -202,13 +202,11 @@ class DiskPath(InputPath):
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
         """Return the path."""
-        from kafkascan.io.stores.stored_objects import shown_url
         from kafkascan.io.stores.urls import UrlPath
 
         path = super().convert(value, param, context)
         if isinstance(path, UrlPath):
-            place = shown_url(str(path))
-            self.fail(f"{place}: files are written, which must be on a disk", param, context)
+            self.fail(f"{path}: files are written, which must be on a disk", param, context)
         return path
 
 

@@ -20,6 +20,7 @@ from kafkascan.dump_log.log_frames import (
 )
 from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
+from kafkascan.format.places import shown_url
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import as_path
@@ -67,12 +68,12 @@ def _offset_index_lines(
     with Source(_sibling(path, ".log")) as log:
         entries = _whole_entries(path)
         if not len(entries):
-            yield [f"{name} is empty."]
+            yield [f"{shown_url(name)} is empty."]
             return
         offsets = (entries["relative_offset"].astype("i8") + base).tolist()
         if options.checks_index_only:
             _require_sane(path, offsets[-1] >= base)
-            yield [f"{name} passed sanity check."]
+            yield [f"{shown_url(name)} passed sanity check."]
             return
         lines: list[str] = []
         try:
@@ -120,7 +121,7 @@ def _time_index_lines(
     if options.checks_index_only:
         is_sane = not times or (times[-1] >= times[0] and offsets[-1] >= base)
         _require_sane(path, is_sane)
-        yield [f"{name} passed sanity check."]
+        yield [f"{shown_url(name)} passed sanity check."]
         return
     batches = _Batches(log, 0) if times else None
     lines: list[str] = []

@@ -11,6 +11,7 @@ import errno
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkascan._core import layout as _layout
+from kafkascan.format.places import shown_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ class CorruptLogError(KafkaScanError, ValueError):
     def __init__(
         self, path: str, position: int, base_offset: int | None, reason: str, symbol: str
     ) -> None:
+        path = shown_url(path)
         super().__init__(path, position, base_offset, reason, symbol)
         self.path = path
         self.position = position
@@ -222,6 +224,7 @@ class SourceReadError(KafkaScanError, OSError):
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(errno.EIO, reason)
+        path = shown_url(path)
         self.filename = path
         self.path = path
         self.position = position

@@ -12,9 +12,10 @@ from typing import Protocol
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.file_names import parse_segment_name
+from kafkascan.format.places import shown_url
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
-from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
+from kafkascan.io.stores.stored_objects import is_web_url, open_object
 from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, path_or_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, select_segments
 
@@ -261,7 +262,7 @@ def partition_dir(path: str | os.PathLike[str], /) -> PartitionDir:
 
 def folder_at(path: Path) -> Folder:
     """Return the folder of a path or URL, which is asked at every call."""
-    return UrlFolder(ObjectUrl(str(path))) if isinstance(path, UrlPath) else DiskFolder(path)
+    return UrlFolder(ObjectUrl(os.fspath(path))) if isinstance(path, UrlPath) else DiskFolder(path)
 
 
 def partition_of(folder: Folder, path: str | None = None) -> PartitionDir:

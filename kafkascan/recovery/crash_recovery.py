@@ -25,6 +25,7 @@ from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
+from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, parents_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import no_logs, open_log_dir, partition_dir
@@ -356,8 +357,8 @@ def _paths(
             raise ValueError("paths or server_properties must be given")
         return properties.log_dirs
     if isinstance(paths, (str, os.PathLike)):
-        return [Path(paths)]
-    found = [Path(one) for one in paths]
+        return [disk_path(paths)]
+    found = [disk_path(one) for one in paths]
     if not found:
         raise ValueError("paths is empty")
     return found

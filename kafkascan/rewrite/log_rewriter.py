@@ -46,6 +46,7 @@ from kafkascan.io.atomic_files import (
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
+from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_finding import no_logs, partition_dir
 from kafkascan.logs.log_problems import SegmentOffsets, Tail
@@ -170,7 +171,7 @@ class LogRewriter(Generic[Report]):
         in_place : bool
             Replace the files of `path`; `target` must be None then.
         """
-        path, target = Path(path), None if target is None else Path(target)
+        path, target = disk_path(path), None if target is None else disk_path(target)
         if in_place == (target is not None):
             raise ValueError("give either a target or in_place")
         if in_place and self.offset_shift:

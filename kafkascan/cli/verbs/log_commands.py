@@ -354,10 +354,9 @@ def report(path: Path, output: Path | None, **options: Any) -> None:
     """
     from kafkascan.cli.output import RowOutput
     from kafkascan.cli.run import Run
-    from kafkascan.io.stores.stored_objects import shown_url
 
     if output is None:
-        command = f"kafkascan report {shlex.quote(shown_url(str(path)))} -o report.html"
+        command = f"kafkascan report {shlex.quote(str(path))} -o report.html"
         raise click.UsageError(f"-o FILE is missing:\n    {command}")
 
     def build(path: Path, findings: FindingReport) -> ks.report.Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ class UrlFolder:
     @property
     def parent(self) -> Folder:
         """The prefix above this one."""
-        return UrlFolder(ObjectUrl(str(self.path.parent), self._options))
+        return UrlFolder(ObjectUrl(os.fspath(self.path.parent), self._options))
 
     def folder(self, name: str) -> UrlFolder:
         """Return a folder in it, whether or not it exists."""

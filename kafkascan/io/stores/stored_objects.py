@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import SourceReadError
+from kafkascan.format.places import shown_url, without_secrets
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 _WEB = frozenset({"http", "https"})
 # Other schemes are those of fsspec: memory, sftp, hdfs, …
 _OBSTORE_SCHEMES = _WEB | {"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"}
+# Libraries also name objects by their paths alone.
 _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']+")
-_USER = re.compile(r"(?<=://)[^/\s\"'@]+:[^/\s\"'@]*@")
 # Shorter values of options, such as "true", are parts of words.
 _SHORTEST_SECRET = 6
 _LONGEST_REASON = 300
@@ -168,18 +169,6 @@ def _is_for_obstore(url: str) -> bool:
     # A query is a signature; obstore has no place for it.
     parts = urlsplit(url)
     return parts.scheme in _OBSTORE_SCHEMES and not (parts.scheme in _WEB and parts.query)
-
-
-def shown_url(url: str) -> str:
-    """Return a URL for messages: without user, password and query, where signatures are."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or "/" in scheme:
-        return url
-    server, slash, path = rest.partition("?")[0].partition("/")
-    user, _, host = server.rpartition("@")
-    # Without a password, the user of abfs:// is a container, and that of sftp:// no secret.
-    shown = host if scheme in _WEB or ":" in user else server
-    return f"{scheme}://{shown}{slash}{path}"
 
 
 class ObstoreObject:
@@ -476,7 +465,7 @@ def _named(
 def _without_secrets(text: str, options: Mapping[str, object]) -> str:
     """Return one line of a library's message without queries, passwords and options."""
     text = text.partition("\n\nDebug source")[0]
-    text = _USER.sub("", _QUERY.sub("", " ".join(text.split())))
+    text = _QUERY.sub("", without_secrets(" ".join(text.split())))
     for secret in _texts(options):
         text = text.replace(secret, "…")
     return text[:_LONGEST_REASON]

@@ -31,7 +31,7 @@ from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
-from kafkascan.io.stores.urls import Place, as_path, path_or_url
+from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir, partition_dir
 from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_GAP
@@ -146,7 +146,7 @@ def salvage(
         raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
     threads = require_threads(threads)
     place = path_or_url(path, storage_options)
-    target = None if destination is None else Path(destination)
+    target = None if destination is None else disk_path(destination)
     if isinstance(place, Path):
         place.stat()
     log_dir = find_log_dir(place)
