@@ -41,7 +41,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.arguments import require_integers, require_not_negative
-from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
+from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.stores.store_folders import UrlFolder
@@ -174,7 +174,7 @@ def audit(
     unread = UnreadCheckpoints()
     path, audited = _audited_logs(
         logs,
-        None if now_ms is None else to_milliseconds(now_ms, "now_ms"),
+        None if now_ms is None else moment_of(now_ms, "now_ms"),
         CheckpointReader(unread.add),
     )
     if not audited and all(one.is_log for one in partitions):

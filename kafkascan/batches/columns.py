@@ -28,7 +28,7 @@ from kafkascan.format.layout import (
     TimestampType,
 )
 from kafkascan.format.suggestions import suggestion
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io import result_memory
 
 BatchTable: TypeAlias = NDArray[np.void]
@@ -353,9 +353,9 @@ def select_times(
     mask = np.ones(len(batches), np.bool_)
     earliest, latest = timestamp_bounds(batches)
     if start is not None:
-        mask &= latest >= to_milliseconds(start, "start")
+        mask &= latest >= moment_of(start, "start")
     if stop is not None:
-        mask &= earliest < to_milliseconds(stop, "stop")
+        mask &= earliest < moment_of(stop, "stop")
     return mask
 
 

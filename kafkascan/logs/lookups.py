@@ -20,7 +20,7 @@ from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.layout import ScanEnd
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
@@ -198,7 +198,7 @@ def lookup_timestamp(
     As `scan_batches`.
     """
     source = as_object_url(source, storage_options)
-    wanted = to_milliseconds(timestamp, "timestamp")
+    wanted = moment_of(timestamp, "timestamp")
     if batches is not None:
         with borrowed_source(_one_segment(source), close=False) as owner:
             rows = require_batch_table(batches)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_not_negative
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
@@ -346,8 +346,8 @@ def _in_times(
     options: ReadOptions, from_time: TimeLike | None, to_time: TimeLike | None
 ) -> ReadOptions:
     """Return options that select the records of a range of times."""
-    start = None if from_time is None else to_milliseconds(from_time, "from_time")
-    stop = None if to_time is None else to_milliseconds(to_time, "to_time")
+    start = None if from_time is None else moment_of(from_time, "from_time")
+    stop = None if to_time is None else moment_of(to_time, "to_time")
     if start is None and stop is None:
         return options
     if start is not None and stop is not None and stop < start:

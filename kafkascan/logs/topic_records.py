@@ -13,7 +13,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, NoLogsError, detached
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_problems import OFFSET_GAP, IncompleteLogError
@@ -64,7 +64,7 @@ class ReplayLimit:
             return cls(as_of.get(partition if partition is not None else -1))
         if isinstance(as_of, (int, np.integer)) and not isinstance(as_of, bool):
             return cls(int(as_of))
-        return cls(time_ms=to_milliseconds(as_of, "as_of", rounds_up=False))
+        return cls(time_ms=moment_of(as_of, "as_of", rounds_up=False))
 
     @property
     def is_end(self) -> bool:

@@ -104,7 +104,7 @@ def build_report(
     Raises
     ------
     ImportError
-        If matplotlib or Jinja is not installed (``pip install kafkascan[report]``).
+        If matplotlib or Jinja is not installed (``pip install 'kafkascan[report]'``).
     NotALogError
         If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.

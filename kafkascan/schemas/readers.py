@@ -8,13 +8,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkascan.format.errors import ValueSchemaError
+from kafkascan.format.optional_modules import require_module
 from kafkascan.schemas.framing import PROTOBUF, MessagePath, message_path
 from kafkascan.schemas.programs.avro_program import AvroProgram
 from kafkascan.schemas.programs.avro_schema import AvroType, parse_avro
 from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import parse_json_schema
 from kafkascan.schemas.registry import RegisteredSchema, Registry
-from kafkascan.tables.schema import require_module
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

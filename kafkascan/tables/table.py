@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import NO_TIMESTAMP
+from kafkascan.format.optional_modules import require_module
 from kafkascan.format.texts import json_text, with_escaped_bytes
 from kafkascan.tables.schema import (
     Field,
     Schema,
     Shown,
-    require_module,
     require_pyarrow,
 )
 

@@ -307,8 +307,10 @@ def lookup(
         if offset is not None:
             found = ks.lookup_offset(path, offset, **options)
         else:
+            import numpy as np
+
             assert timestamp is not None
-            found = ks.lookup_timestamp(path, timestamp, **options)
+            found = ks.lookup_timestamp(path, np.datetime64(timestamp, "ms"), **options)
         if found is None:
             wanted = f"offset {offset}" if offset is not None else f"timestamp {timestamp}"
             report.add(f"{path}: the log has no record at {wanted} or later")

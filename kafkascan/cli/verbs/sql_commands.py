@@ -29,8 +29,9 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.format.errors import ValueSchemaError
+from kafkascan.format.optional_modules import require_module
 from kafkascan.format.texts import with_escaped_bytes
-from kafkascan.tables.schema import Field, Schema, Shown, require_module, require_pyarrow
+from kafkascan.tables.schema import Field, Schema, Shown, require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

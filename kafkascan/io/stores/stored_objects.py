@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import SourceReadError
+from kafkascan.format.optional_modules import require_module
 from kafkascan.format.places import shown_url, without_secrets
 
 if TYPE_CHECKING:
@@ -142,8 +143,7 @@ def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
     """
     if not _is_for_obstore(url):
         return FsspecObject(url, options)
-    import obstore
-
+    obstore = require_module("obstore", extra="store")
     path = shown_url(url)
     root, key = _split_root(url)
     store = _ask(lambda: _connect(root, options), path, options)
@@ -155,6 +155,7 @@ def open_prefix(url: str, options: Mapping[str, object]) -> StoredPrefix:
     """Return the objects below a URL; this asks for nothing. It raises what `open_object` does."""
     if not _is_for_obstore(url):
         return FsspecPrefix(url, options)
+    require_module("obstore", extra="store")
     root, key = _split_root(url)
     store = _ask(lambda: _connect(root, options), shown_url(url), options)
     return ObstorePrefix(store, key.strip("/"), shown_url(url).rstrip("/"), options)
@@ -281,8 +282,7 @@ class FsspecObject:
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        import fsspec
-
+        fsspec = require_module("fsspec", extra="store")
         self.path = shown_url(url)
         self._options = options
         self._fs, self._key = _ask(lambda: fsspec.url_to_fs(url, **options), self.path, options)
@@ -332,8 +332,7 @@ class FsspecPrefix:
     """A prefix that fsspec lists; see `StoredPrefix`."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        import fsspec
-
+        fsspec = require_module("fsspec", extra="store")
         self.path = shown_url(url).rstrip("/")
         self._url = url.rstrip("/")
         self._options = options
