@@ -14,8 +14,6 @@ TimeLike: TypeAlias = int | str | datetime.datetime | np.datetime64 | np.integer
 
 THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 """Milliseconds; Kafka is not older."""
-# Milliseconds of a unit, as a multiple or a part of one.
-_OTHER_UNITS = (("seconds", 1000, 1), ("microseconds", 1, 1000), ("nanoseconds", 1, 1_000_000))
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -57,18 +55,17 @@ def moment_of(time: TimeLike, name: str = "time", *, rounds_up: bool = True) -> 
     Raises
     ------
     ValueError
-        Also if it is a number that would be a time of this century in another unit: an answer
-        about 1970 is none.
+        Also if it is a number that would be a time of this century in seconds: an answer about
+        1970 is none.
     """
     milliseconds = to_milliseconds(time, name, rounds_up=rounds_up)
-    if isinstance(time, (int, np.integer)) or (isinstance(time, str) and _is_number(time)):
-        for unit, multiple, part in _OTHER_UNITS:
-            meant = milliseconds * multiple // part
-            if meant in THIS_CENTURY:
-                raise ValueError(
-                    f"{name} {time} is {_iso(meant)} in {unit}, but a number is one of"
-                    " milliseconds: give these, a datetime or a text in ISO 8601"
-                )
+    is_number = isinstance(time, (int, np.integer)) or (isinstance(time, str) and _is_number(time))
+    if is_number and milliseconds * 1000 in THIS_CENTURY:
+        raise ValueError(
+            f"{name} {time} is {_iso(milliseconds)} in milliseconds, and"
+            f" {_iso(milliseconds * 1000)} in seconds: give milliseconds, a datetime or a text in"
+            " ISO 8601"
+        )
     return milliseconds
 
 
