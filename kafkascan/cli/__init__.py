@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         handle_signals()
         code = _run(sys.argv[1:] if arguments is None else arguments)
-    except BaseException:
-        if exit_code_of_signal() is None:
+    except BaseException as error:
+        if isinstance(error, SystemExit) or exit_code_of_signal() is None:
             raise
         code = EXIT_CLEAN
     finally:
