@@ -7,7 +7,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
 Job = TypeVar("Job")
@@ -156,49 +155,6 @@ class ThreadPool:
 def current_team() -> ThreadPool | None:
     """Return the team that the current thread works for; None in other threads."""
     return _worker.team
-
-
-class BackgroundCalls:
-    """
-    A thread that makes calls while the caller's thread handles signals.
-
-    It is for libraries that do not look for signals while they work. A signal's exception is
-    raised in the caller's thread when the call has ended.
-
-    Parameters
-    ----------
-    interrupt : callable
-        Makes the library end the current call soon.
-    """
-
-    def __init__(self, interrupt: Callable[[], None]) -> None:
-        self._interrupt = interrupt
-        self._team = ThreadPool(1)
-
-    def call(self, function: Callable[[], Result]) -> Result:
-        """Return the result of a function, or raise its error."""
-        done: Future[Result] = Future()
-        self._team.begin(lambda: _make_call(function, done))
-        try:
-            return done.result()
-        except BaseException:
-            self._team.cancel()
-            while wait([done], 0).not_done:
-                # Again and again: a library that begins its work forgets what was before.
-                self._interrupt()
-                wait([done], POLL)
-            raise
-
-    def close(self) -> None:
-        """End the thread."""
-        self._team.dismiss(threading.Lock())
-
-
-def _make_call(function: Callable[[], Result], done: Future[Result]) -> None:
-    try:
-        done.set_result(function())
-    except BaseException as error:
-        done.set_exception(error)
 
 
 class ResultLimit:

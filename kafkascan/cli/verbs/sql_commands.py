@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkascan.cli.run import FindingReport, Run
-    from kafkascan.io.worker_threads import BackgroundCalls
+    from kafkascan.io.background_calls import BackgroundCalls
     from kafkascan.logs.log_dir import LogDir
     from kafkascan.logs.queries.segment_inputs import PartitionFilter
     from kafkascan.logs.reading import Isolation
@@ -241,7 +241,7 @@ def _connection() -> Iterator[tuple[Any, BackgroundCalls]]:
     """Open a database, and the thread in which it works: DuckDB does not look for signals."""
     import duckdb
 
-    from kafkascan.io.worker_threads import BackgroundCalls
+    from kafkascan.io.background_calls import BackgroundCalls
 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
