@@ -21,7 +21,7 @@ from kafkascan.format.errors import (
     IndexOverflowError,
 )
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
 from kafkascan.io.stores.urls import as_path

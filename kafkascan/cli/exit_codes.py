@@ -52,7 +52,7 @@ def _failed(message: str, code: int) -> int:
 
 def print_message(text: str) -> None:
     """Print a text to stderr, without the secrets of URLs and what a terminal would obey."""
-    from kafkascan.format.places import without_secrets  # not at each start
+    from kafkascan.format.shown_places import without_secrets  # not at each start
     from kafkascan.format.texts import printable_lines
 
     print(printable_lines(without_secrets(text)), file=sys.stderr)

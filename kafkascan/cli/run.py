@@ -18,7 +18,7 @@ from kafkascan.format.errors import KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.format.places import shown_url, without_secrets
+from kafkascan.format.shown_places import shown_url, without_secrets
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source

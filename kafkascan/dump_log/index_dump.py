@@ -20,7 +20,7 @@ from kafkascan.dump_log.log_frames import (
 )
 from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import as_path

@@ -14,7 +14,7 @@ from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.line_output import LineOutput
 from kafkascan.dump_log.log_dump import OffsetGaps, dump_batches, title_of_log
 from kafkascan.format.errors import CorruptSnapshotError
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.stores.urls import as_path
 
 Fields = dict[str, Any]

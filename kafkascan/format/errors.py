@@ -11,7 +11,7 @@ import errno
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkascan._core import layout as _layout
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 
 if TYPE_CHECKING:
     import numpy as np

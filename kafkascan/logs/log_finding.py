@@ -12,7 +12,7 @@ from typing import Protocol
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.file_names import parse_segment_name
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object

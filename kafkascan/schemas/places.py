@@ -12,7 +12,7 @@ from typing import IO
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.stores.stored_objects import is_web_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, path_or_url
 from kafkascan.logs.log_dir import LogDir

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.format.places import without_secrets
+from kafkascan.format.shown_places import without_secrets
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path
 from tests.cli.test_urls import READING, WRITING
 from tests.support.command_line import DATA, run

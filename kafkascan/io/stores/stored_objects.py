@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import SourceReadError
 from kafkascan.format.optional_modules import require_module
-from kafkascan.format.places import shown_url, without_secrets
+from kafkascan.format.shown_places import shown_url, without_secrets
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.file_names import sibling_name
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.source_protocols import ReadsAt
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.stored_objects import open_object

@@ -14,7 +14,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
-from kafkascan.format.places import shown_url
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io import ObjectUrl, Source
 from tests.spark.logs import plain_batch
 from tests.support.paths import GOLDEN
