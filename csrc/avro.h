@@ -31,11 +31,14 @@
     X(TIME_MILLIS) /* of a day, in an int */ \
     X(TIME_MICROS) /* in a long */ \
     X(BYTES) \
-    X(TEXT)          /* valid UTF-8 */ \
+    X(TEXT) /* valid UTF-8 */ \
+    X(REST) /* bytes without their size: all that is left */ \
+    X(REST_AS_TEXT) \
     X(FIXED)         /* `size` bytes of a column of this width */ \
     X(FIXED_AS_ITEM) /* of a column of items */ \
     X(ENUM)          /* parts: the reader's number of each symbol; -1 for none */ \
-    X(DECIMAL)       /* bytes, or a fixed of `size` >= 0; part: where 10**precision is */ \
+    X(DECIMAL)       /* bytes (`size` is -1), all that is left (-2), or a fixed of `size` bytes; \
+                        part: where 10**precision is */ \
     X(UUID)          /* a fixed of 16 bytes, as text */ \
     X(DURATION)      /* a fixed of three numbers, into three columns */ \
     X(RECORD)        /* parts: steps, in the order of the writer's fields */ \
@@ -69,7 +72,12 @@ static const char *const ks_avro_op_names[] = {
 #undef KS_AVRO_NAME
 };
 
-enum { KS_MAX_VALUE_DEPTH = 1024, KS_UUID_TEXT_SIZE = 36, KS_MAX_DECIMAL_SIZE = 32 };
+enum {
+    KS_MAX_VALUE_DEPTH = 1024,
+    KS_UUID_TEXT_SIZE = 36,
+    KS_MAX_DECIMAL_SIZE = 32,
+    KS_REST_OF_VALUE = -2
+};
 
 #define KS_MILLIS_OF_DAY INT64_C(86400000)
 #define KS_MICROS_OF_DAY INT64_C(86400000000)
@@ -159,7 +167,9 @@ static ks_at ks_avro_decimal(ks_avro *avro, const ks_avro_step *step, ks_at p, k
     int64_t size = step->size;
     uint8_t number[KS_MAX_DECIMAL_SIZE], magnitude[KS_MAX_DECIMAL_SIZE];
     int width = column->width;
-    if (size < 0) {
+    if (size == KS_REST_OF_VALUE) {
+        size = limit - p;
+    } else if (size < 0) {
         p = ks_avro_size(avro, p, limit, &size);
         if (p == NULL) return NULL;
     } else if (size > limit - p) {
@@ -275,6 +285,12 @@ static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_a
 
 static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit);
 
+/* A step without a column fails as a part of the one around it. */
+static ks_at ks_avro_failed_in(ks_avro *avro, const ks_avro_step *step) {
+    if (step->op < KS_AVRO_SKIP_NULL) ks_note_failed(&avro->typed, step->column, NULL);
+    return NULL;
+}
+
 static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
     ks_typed *typed = &avro->typed;
     ks_column *column = typed->columns + step->column;
@@ -294,9 +310,11 @@ static ks_at ks_avro_list(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_a
                 if (!ks_put_struct(typed, pair)) return NULL;
             }
             p = ks_avro_run(avro, item, p, limit);
+            if (p == NULL) return ks_avro_failed_in(avro, item);
         }
     } while (p != NULL && count != 0);
-    return p != NULL && ks_put_list(typed, column) ? p : NULL;
+    if (p == NULL) return NULL;
+    return (step->op == KS_AVRO_MAP ? ks_put_map : ks_put_list)(typed, column) ? p : NULL;
 }
 
 static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
@@ -308,11 +326,14 @@ static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks
         if (child != member->column && !ks_put_null(typed, typed->columns + child)) return NULL;
     }
     p = ks_avro_run(avro, member, p, limit);
-    return p != NULL && ks_put_struct(typed, column) ? p : NULL;
+    if (p == NULL) return ks_avro_failed_in(avro, member);
+    return ks_put_struct(typed, column) ? p : NULL;
 }
 
 static ks_at ks_avro_constant(ks_avro *avro, const ks_avro_step *step) {
     const uint8_t *value = avro->constants + step->at;
+    if (step->size > avro->typed.defaults_left) return ks_avro_fails(avro, KS_DEFAULTS_TOO_LARGE);
+    avro->typed.defaults_left -= step->size;
     return ks_avro_run(avro, avro->steps + avro->parts[step->first_part], value,
                        value + step->size);
 }
@@ -390,6 +411,12 @@ static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at
                 return ks_avro_fails(avro, KS_BAD_VALUE_TEXT);
             }
             return ks_put_bytes(typed, column, p, size) ? p + size : NULL;
+        case KS_AVRO_REST:
+        case KS_AVRO_REST_AS_TEXT:
+            if (step->op == KS_AVRO_REST_AS_TEXT && !ks_is_utf8(p, limit - p)) {
+                return ks_avro_fails(avro, KS_BAD_VALUE_TEXT);
+            }
+            return ks_put_bytes(typed, column, p, limit - p) ? limit : NULL;
         case KS_AVRO_FIXED:
             if (step->size > limit - p) return ks_avro_fails(avro, KS_VALUE_TOO_SHORT);
             return ks_put_number(typed, column, p, (size_t)step->size) ? p + step->size : NULL;
@@ -418,7 +445,7 @@ static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at
                 const ks_avro_step *part = avro->steps + parts[i];
                 p = part->op >= KS_AVRO_SKIP_NULL ? ks_avro_skip(avro, part, p, limit)
                                                   : ks_avro_run(avro, part, p, limit);
-                if (p == NULL) return NULL;
+                if (p == NULL) return ks_avro_failed_in(avro, part);
             }
             return ks_put_struct(typed, column) ? p : NULL;
         case KS_AVRO_ARRAY:

@@ -11,6 +11,7 @@
 #include <locale.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #ifdef __APPLE__
@@ -50,7 +51,8 @@ enum {
     KS_MAX_JSON_NAME = 1024,   /* bytes of a member's name in a program */
     KS_MAX_JSON_NUMBER = 1024, /* digits and signs of a number */
     KS_EXACT_POWERS = 22,      /* powers of ten that are doubles */
-    KS_MAX_EXPONENT = 100000
+    KS_MAX_EXPONENT = 100000,
+    KS_MAX_DOUBLE_DIGITS = 309 /* of an integer */
 };
 
 #define KS_MAX_EXACT (UINT64_C(1) << 53)
@@ -297,12 +299,26 @@ static int ks_json_double(ks_json *json, const ks_json_number *number, ks_json_a
     return ks_json_fails(json, KS_BAD_VALUE_NUMBER) != NULL;
 }
 
+/* Whether an integer from p to `end` is the double that stands for it. */
+static int ks_json_is_exact(const ks_json_number *number, ks_json_at p, ks_json_at end,
+                            double value) {
+    if (!number->is_long && number->digits <= KS_MAX_EXACT) return 1;
+    char digits[KS_MAX_DOUBLE_DIGITS + 2];
+    int size = snprintf(digits, sizeof digits, "%.0f", value);
+    return size == end - p && memcmp(digits, p, (size_t)size) == 0;
+}
+
 static ks_json_at ks_json_put_number(ks_json *json, ks_column *column, ks_json_at p,
                                      ks_json_at limit) {
     ks_json_number number;
     double value;
     ks_json_at end = ks_json_read_number(json, p, limit, &number);
     if (end == NULL || !ks_json_double(json, &number, p, end, &value)) return NULL;
+    if (number.is_integer && !ks_json_is_exact(&number, p, end, value)) {
+        json->typed.remark = KS_ROUNDED_INTEGER;
+        json->typed.remarked.column = (int32_t)(column - json->typed.columns);
+        json->typed.remarked.at = p;
+    }
     return ks_put_number(&json->typed, column, &value, sizeof value) ? end : NULL;
 }
 
@@ -496,7 +512,9 @@ static ks_json_at ks_json_object(ks_json *json, const ks_json_step *step, ks_jso
             p = ks_json_skip(json, p, limit);
         } else {
             const ks_json_step *part = json->steps + json->parts[step->first_part + member];
+            ks_json_at at = p;
             p = ks_json_member(json, part, row, p, limit);
+            if (p == NULL) ks_note_failed(typed, part->column, at);
             next = member + 1;
         }
         if (p != NULL) p = ks_json_next(json, p, limit, '}', &is_end);
@@ -526,11 +544,13 @@ static ks_json_at ks_json_list(ks_json *json, const ks_json_step *step, ks_json_
             if (p != NULL) p = ks_json_colon(json, p, limit);
             if (p == NULL || !ks_put_struct(typed, pair)) return NULL;
         }
+        ks_json_at at = p;
         p = ks_json_value(json, item, p, limit);
+        if (p == NULL) ks_note_failed(typed, item->column, at);
         if (p != NULL) p = ks_json_next(json, p, limit, close, &is_end);
         if (p == NULL) return NULL;
     }
-    return ks_put_list(typed, column) ? p : NULL;
+    return (is_map ? ks_put_map : ks_put_list)(typed, column) ? p : NULL;
 }
 
 static ks_json_at ks_json_mismatch(ks_json *json, ks_json_at p) {
@@ -582,11 +602,16 @@ static ks_json_at ks_json_value(ks_json *json, const ks_json_step *step, ks_json
     return ks_json_mismatch(json, p);
 }
 
-/* Appends one entry to the step's column; returns the end of the text, or NULL. */
+/* Appends one entry to the step's column; returns the end of the text, or NULL. A byte order mark
+ * before the text is none of it. */
 static ks_json_at ks_json_run(ks_json *json, const ks_json_step *step, ks_json_at p,
                               ks_json_at limit) {
-    ks_json_at end = ks_json_value(json, step, ks_json_space(p, limit), limit);
-    return end == NULL ? NULL : ks_json_space(end, limit);
+    if (limit - p >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0) p += 3;
+    p = ks_json_space(p, limit);
+    ks_json_at end = ks_json_value(json, step, p, limit);
+    if (end != NULL) return ks_json_space(end, limit);
+    ks_note_failed(&json->typed, step->column, p);
+    return NULL;
 }
 
 #endif /* KAFKASCAN_JSON_VALUES_H */

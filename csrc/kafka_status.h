@@ -82,8 +82,12 @@
     X(VALUE_TOO_DEEP, 129, "values are nested too deeply") \
     X(BAD_VALUE_TAG, 130, "a field has no valid number or wire type, or a group ends wrongly") \
     X(TIME_OUT_OF_RANGE, 131, "a time does not fit 64 bits of nanoseconds, or is not normalized") \
+    X(DEFAULTS_TOO_LARGE, 132, "defaults make the value larger than its own size explains") \
     X(BAD_JSON, 136, "a text is not JSON") \
-    X(BAD_VALUE_TYPE, 137, "a value has another type than the schema gives its column")
+    X(BAD_VALUE_TYPE, 137, "a value has another type than the schema gives its column") \
+    /* 140-149: values that are decoded, but are not exactly what was written */ \
+    X(REPEATED_KEYS, 140, "a map has a key more than once, of which the last one counts") \
+    X(ROUNDED_INTEGER, 141, "an integer is rounded to the nearest double")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

@@ -18,7 +18,7 @@
 #include "protobuf_wire.h"
 #include "typed_columns.h"
 
-enum { KS_NANOS = 1000000000, KS_MAX_COMPARED_KEYS = 16 };
+enum { KS_NANOS = 1000000000 };
 
 static const ks_pb_field *ks_pb_find(const ks_protobuf *pb, const ks_pb_message *message,
                                      uint32_t tag) {
@@ -95,32 +95,6 @@ static int ks_pb_put_time(ks_protobuf *pb, const ks_pb_message *message,
     return ks_put_number(&pb->typed, pb->typed.columns + message->column, &time, sizeof time);
 }
 
-static int ks_pb_is_same(const ks_column *keys, int32_t a, int32_t b) {
-    int64_t size = keys->width, from_a = a * size, from_b = b * size;
-    if (keys->kind == KS_ITEMS) {
-        size = keys->ends[a + 1] - keys->ends[a];
-        if (size != keys->ends[b + 1] - keys->ends[b]) return 0;
-        from_a = keys->ends[a];
-        from_b = keys->ends[b];
-    }
-    return memcmp(keys->data + from_a, keys->data + from_b, (size_t)size) == 0;
-}
-
-/* Ends a map. Whether a key is there twice is found out here only for small maps. */
-static int ks_pb_put_map(ks_typed *typed, ks_column *map) {
-    if (!ks_put_list(typed, map)) return 0;
-    const ks_column *pairs = typed->columns + map->first_child;
-    const ks_column *keys = typed->columns + pairs->first_child;
-    int32_t first = map->ends[map->entries - 1], end = map->ends[map->entries];
-    if (end - first > KS_MAX_COMPARED_KEYS) map->may_repeat_keys = 1;
-    for (int32_t i = first + 1; i < end && !map->may_repeat_keys; i++) {
-        for (int32_t j = first; j < i; j++) {
-            map->may_repeat_keys |= ks_pb_is_same(keys, i, j);
-        }
-    }
-    return 1;
-}
-
 /* Fills up the columns of an open message: each has one entry more afterwards. */
 static int ks_pb_close(ks_protobuf *pb, int32_t number) {
     const ks_pb_message *message = pb->messages + number;
@@ -136,7 +110,7 @@ static int ks_pb_close(ks_protobuf *pb, int32_t number) {
         if (field->list >= 0) {
             int is_map =
                 field->op == KS_PB_MESSAGE && pb->messages[field->below].kind == KS_PB_ENTRY;
-            is_put = is_map ? ks_pb_put_map(typed, columns + field->list)
+            is_put = is_map ? ks_put_map(typed, columns + field->list)
                             : ks_put_list(typed, columns + field->list);
         } else if (field->op == KS_PB_MESSAGE &&
                    pb->instances[field->below].parent == instance->serial) {
@@ -153,7 +127,10 @@ static int ks_pb_close(ks_protobuf *pb, int32_t number) {
             is_put = ks_pb_put_default(typed, column);
             if (is_put && ks_pb_is_json(field->op)) is_put = ks_pb_make_json(pb, field->op, column);
         }
-        if (!is_put) return 0;
+        if (!is_put) {
+            ks_note_failed(typed, field->column, NULL);
+            return 0;
+        }
     }
     return message->kind == KS_PB_WRAPPER || ks_put_struct(typed, columns + message->column);
 }
@@ -398,6 +375,7 @@ static ks_at ks_pb_walk(ks_protobuf *pb, int32_t number, ks_at p, ks_at limit, u
             p = ks_pb_items(pb, field, tag, p, limit);
             expected = field;
         }
+        if (p == NULL) ks_note_failed(&pb->typed, field->column, NULL);
     }
     if (p != NULL && end_tag != 0) return ks_pb_fails(pb, KS_VALUE_TOO_SHORT);
     return p;

@@ -32,20 +32,55 @@ typedef struct {
     int32_t width;       /* KS_VALUES: bytes of an entry */
     int32_t first_child; /* columns below are contiguous, and have higher numbers */
     int32_t children;
-    int32_t may_repeat_keys; /* KS_LISTS: a map has a key more than once, or too many to say */
+    int32_t may_repeat_keys; /* KS_LISTS: a map has a key more than once, or it takes long to say */
     int64_t reached_entries; /* by the last value for which a column had no room */
     int64_t reached_size;
 } ks_column;
 
+/* What a value may become: items of no bytes exist, such as nulls, and so do fields that only the
+ * reader's schema has. */
+enum {
+    KS_FIRST_ITEMS = 1 << 10,    /* that lists of a value may have, whatever its size */
+    KS_FIRST_DEFAULTS = 1 << 16, /* bytes of defaults */
+    KS_ALLOWED_OF_BYTE = 64      /* more of either, for each byte of the value */
+};
+
+/* A part of a value that a problem is about. */
+typedef struct {
+    const uint8_t *at; /* where it is written; NULL if it is not known */
+    int32_t column;    /* -1: none */
+} ks_typed_place;
+
 /* Why a value ended early, and where the next one begins. */
 typedef struct {
     ks_column *columns;
-    int64_t items_left; /* that lists of this value may still have */
-    int64_t needed;     /* KS_OUTPUT_FULL: entries or bytes that `full` has no room for */
+    int64_t items_left;    /* that lists of this value may still have */
+    int64_t defaults_left; /* bytes of defaults */
+    int64_t needed;        /* KS_OUTPUT_FULL: entries or bytes that `full` has no room for */
     int32_t full;
     int32_t depth; /* of values of recursive types */
     int status;
+    int remark; /* a status of a value that is decoded, but not exactly what was written */
+    ks_typed_place failed;
+    ks_typed_place remarked;
 } ks_typed;
+
+static inline void ks_begin_value(ks_typed *typed, int64_t size) {
+    typed->items_left = KS_FIRST_ITEMS + KS_ALLOWED_OF_BYTE * size;
+    typed->defaults_left = KS_FIRST_DEFAULTS + KS_ALLOWED_OF_BYTE * size;
+    typed->depth = 0;
+    typed->status = typed->remark = KS_OK;
+    typed->failed.column = typed->remarked.column = -1;
+}
+
+/* Notes the innermost part of a value that cannot be decoded. */
+static __attribute__((noinline, unused)) void ks_note_failed(ks_typed *typed, int32_t column,
+                                                             const uint8_t *at) {
+    if (typed->failed.column < 0) {
+        typed->failed.column = column;
+        typed->failed.at = at;
+    }
+}
 
 /* Returns 0, so that callers can return it at once. */
 static inline int ks_typed_fails(ks_typed *typed, int status) {
@@ -122,6 +157,93 @@ static inline int ks_put_list(ks_typed *typed, ks_column *column) {
 static inline int ks_put_struct(ks_typed *typed, ks_column *column) {
     if (!ks_has_room(typed, column)) return 0;
     column->entries++;
+    return 1;
+}
+
+/* ---- keys of maps ------------------------------------------------------------------------- */
+
+enum {
+    KS_FEW_KEYS = 8,
+    KS_MAX_HASHED_KEYS = 1 << 12,
+    KS_MAX_KEY_PROBES = 32 /* keys that are made to collide take no more */
+};
+
+static inline const uint8_t *ks_key(const ks_column *keys, int32_t row, int64_t *size) {
+    if (keys->kind == KS_ITEMS) {
+        *size = keys->ends[row + 1] - keys->ends[row];
+        return keys->data + keys->ends[row];
+    }
+    *size = keys->width;
+    return keys->data + row * (int64_t)keys->width;
+}
+
+static int ks_is_same_key(const ks_column *keys, int32_t a, int32_t b) {
+    int64_t size, other;
+    const uint8_t *p = ks_key(keys, a, &size), *q = ks_key(keys, b, &other);
+    return size == other && memcmp(p, q, (size_t)size) == 0;
+}
+
+/* Of the size and of the words at both ends, which may overlap. */
+static inline uint32_t ks_hash_of_key(const ks_column *keys, int32_t row) {
+    int64_t size;
+    const uint8_t *p = ks_key(keys, row, &size);
+    uint64_t first = 0, last = 0;
+    if (size >= KS_WORD) {
+        memcpy(&first, p, KS_WORD);
+        memcpy(&last, p + size - KS_WORD, KS_WORD);
+    } else if (size >= KS_WORD / 2) {
+        memcpy(&first, p, KS_WORD / 2);
+        memcpy(&last, p + size - KS_WORD / 2, KS_WORD / 2);
+    } else if (size > 0) {
+        first = (uint64_t)p[0] << 16 | (uint64_t)p[size / 2] << 8 | p[size - 1];
+    }
+    uint64_t mixed = (first ^ (last << 23 | last >> 41)) + (uint64_t)size;
+    mixed ^= mixed >> 29;
+    return (uint32_t)((mixed * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+}
+
+static inline int ks_do_few_keys_repeat(const ks_column *keys, int32_t first, int32_t count) {
+    uint32_t hashes[KS_FEW_KEYS];
+    for (int32_t i = 0; i < count; i++) {
+        hashes[i] = ks_hash_of_key(keys, first + i);
+        for (int32_t j = 0; j < i; j++) {
+            if (hashes[i] == hashes[j] && ks_is_same_key(keys, first + i, first + j)) return 1;
+        }
+    }
+    return 0;
+}
+
+/* Whether `count` keys from `first` on repeat one; also if it would take long to say. A slot has
+ * the upper half of a hash and 1 + the number of the key; 0 is a free one. */
+static int ks_may_repeat_keys(const ks_column *keys, int32_t first, int32_t count) {
+    uint32_t slots[2 * KS_MAX_HASHED_KEYS];
+    uint32_t size = 4 * KS_FEW_KEYS;
+    if (count <= KS_FEW_KEYS) return ks_do_few_keys_repeat(keys, first, count);
+    if (count > KS_MAX_HASHED_KEYS) return 1;
+    while (size < 2 * (uint32_t)count) size *= 2;
+    memset(slots, 0, size * sizeof slots[0]);
+    for (int32_t i = 0; i < count; i++) {
+        uint32_t hash = ks_hash_of_key(keys, first + i), slot = hash & (size - 1), found;
+        for (int probes = 0; (found = slots[slot]) != 0; probes++) {
+            if (probes == KS_MAX_KEY_PROBES) return 1;
+            int may_be_same = (found ^ hash) >> 16 == 0;
+            int32_t other = first + (int32_t)(found & 0xffff) - 1;
+            if (may_be_same && ks_is_same_key(keys, first + i, other)) return 1;
+            slot = (slot + 1) & (size - 1);
+        }
+        slots[slot] = (hash & 0xffff0000) | (uint32_t)(i + 1);
+    }
+    return 0;
+}
+
+/* Ends a map; the entries before the last one of a key are removed when the column is complete. */
+static inline int ks_put_map(ks_typed *typed, ks_column *map) {
+    if (!ks_put_list(typed, map)) return 0;
+    const ks_column *keys = typed->columns + typed->columns[map->first_child].first_child;
+    int32_t first = map->ends[map->entries - 1], end = map->ends[map->entries];
+    if (end - first > 1 && !map->may_repeat_keys) {
+        map->may_repeat_keys = ks_may_repeat_keys(keys, first, end - first);
+    }
     return 1;
 }
 

@@ -120,7 +120,8 @@ def build_into(
 # ---- comparing entries with rows --------------------------------------------------------
 
 cdef enum:
-    NEVER = 0x7FFFFFFFFFFFFFFF     # the position or offset that follows the last entry
+    # The position or offset that follows the last entry. A batch may have it, too.
+    NEVER = 0x7FFFFFFFFFFFFFFF
 
 
 # The state between two calls, in numbers of eight bytes each.
@@ -231,17 +232,17 @@ cdef void compare(
             # Offsets that do not ascend need the exact checks of Python.
             progress.are_offsets_wrong = progress.are_times_wrong = True
             return
-        while next_position <= row.position:
+        while next_position <= row.position and progress.by_position < entries.offset_count:
             if not is_right_offset(entries, progress.by_position, row, progress.last):
                 progress.are_offsets_wrong = True
             progress.by_position += 1
             next_position = position_at(entries, progress.by_position)
-        while next_offset <= last:
+        while next_offset <= last and progress.by_offset < entries.offset_count:
             if next_offset != row.base_offset and next_offset != last:
                 progress.are_offsets_wrong = True
             progress.by_offset += 1
             next_offset = offset_at(entries, progress.by_offset)
-        while next_time <= last:
+        while next_time <= last and progress.times < entries.time_count:
             if not is_right_time(entries, progress.times, row, progress.latest):
                 progress.are_times_wrong = True
             progress.times += 1

@@ -36,6 +36,7 @@ cdef struct log_cursor:
     int64_t next_offset            # -1 at the start of the log
     int64_t holes                  # gaps in the offsets so far
     int64_t expiration_ms          # producer.id.expiration.ms
+    bint of_clients                # whether clients append to the log, not coordinators
 
 
 cdef inline void begin_order(producer_order *order, int64_t producer_id) noexcept nogil:
@@ -75,8 +76,14 @@ cdef inline void check_marker(producer_order *order, const ks_batch_row *row) no
 cdef inline void count_jump(
     const log_cursor *cursor, producer_order *order, const ks_batch_row *row, int64_t expected
 ) noexcept nogil:
-    """Count a batch whose sequence number is not the one that a leader expects."""
+    """
+    Count a batch whose sequence number is not the one that a leader expects of clients.
+
+    Offset commits in transactions all have sequence 0: a coordinator appends them.
+    """
     cdef int64_t idle = 0, ahead = (<int64_t>row.base_sequence - expected) & largest_sequence
+    if not cursor.of_clients:
+        return
     if row.max_timestamp >= 0 and order.last_seen_ms >= 0:
         idle = <int64_t>(<uint64_t>row.max_timestamp - <uint64_t>order.last_seen_ms)
     if idle >= cursor.expiration_ms or cursor.holes != order.holes_before:

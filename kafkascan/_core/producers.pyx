@@ -76,12 +76,15 @@ cdef class LogCursor:
     ----------
     expiration_ms : int
         The broker's ``producer.id.expiration.ms``.
+    of_clients : bool
+        Whether clients append to the log: the sequence numbers of coordinators are not checked.
     """
 
-    def __cinit__(self, int64_t expiration_ms):
+    def __cinit__(self, int64_t expiration_ms, bint of_clients=True):
         self.cursor.next_offset = -1
         self.cursor.holes = 0
         self.cursor.expiration_ms = expiration_ms
+        self.cursor.of_clients = of_clients
 
     def skip(self, int64_t first_offset, int64_t next_offset):
         """

@@ -29,14 +29,20 @@ cdef extern from "typed_columns.h" nogil:
         int64_t reached_entries
         int64_t reached_size
 
+    ctypedef struct ks_typed_place:
+        const uint8_t *at
+        int32_t column
+
     ctypedef struct ks_typed:
         ks_column *columns
-        int64_t items_left
         int64_t needed
         int32_t full
-        int32_t depth
         int status
+        int remark
+        ks_typed_place failed
+        ks_typed_place remarked
 
+    void ks_begin_value(ks_typed *typed, int64_t size)
     int ks_put_null(ks_typed *typed, ks_column *column)
     void ks_cut_column(ks_typed *typed, ks_column *column, int64_t entries)
 
@@ -123,13 +129,6 @@ cdef extern from "json_values.h" nogil:
 
 cdef extern from "kafka_status.h" nogil:
     const int KS_VALUE_BYTES_LEFT
-
-
-cdef enum:
-    # Items that lists of a value may have, whatever its size, and for each byte of it. Items of no
-    # bytes exist, such as nulls.
-    FIRST_ITEMS = 1 << 10
-    ITEMS_OF_BYTE = 64
 
 
 VALUES, ITEMS, LISTS, STRUCTS = KS_VALUES, KS_ITEMS, KS_LISTS, KS_STRUCTS
@@ -250,6 +249,7 @@ cdef struct Decoding:
     const int32_t *size
     const int32_t *first_step      # -1: a null, because of `status`
     uint8_t *status
+    int32_t *place                 # two of each value: a column, and where the part of it begins
     int64_t done
     int64_t stop
 
@@ -281,6 +281,16 @@ cdef void keep_reached(ks_column *columns, int count) noexcept nogil:
         columns[i].reached_size = columns[i].size
 
 
+cdef void keep_place(
+    Decoding *job, ks_typed_place place, const uint8_t *first
+) noexcept nogil:
+    """Keep what the status of a value is about; -1 if that is not known."""
+    job.place[2 * job.done] = place.column
+    job.place[2 * job.done + 1] = -1
+    if place.column >= 0 and place.at != NULL:
+        job.place[2 * job.done + 1] = <int32_t>(place.at - first)
+
+
 cdef bint decode_one(Decoding *job) noexcept nogil:
     """Append one value, or a null; False if a column is full."""
     cdef ks_typed *typed = job.typed
@@ -290,11 +300,12 @@ cdef bint decode_one(Decoding *job) noexcept nogil:
     cdef const uint8_t *p = <const uint8_t *>(job.address[row] if size else <uintptr_t>&size)
     cdef const uint8_t *end
     if 0 <= first < job.first_count and size >= 0:
-        typed.items_left = FIRST_ITEMS + ITEMS_OF_BYTE * size
-        typed.depth = 0
-        typed.status = KS_OK
+        ks_begin_value(typed, size)
         end = job.run(job.machine, first, p, p + size)
         if end == p + size:
+            if typed.remark != KS_OK:
+                job.status[row] = <uint8_t>typed.remark
+                keep_place(job, typed.remarked, p)
             return True
         if end != NULL:
             typed.status = KS_VALUE_BYTES_LEFT
@@ -304,6 +315,7 @@ cdef bint decode_one(Decoding *job) noexcept nogil:
         if typed.status == KS_OUTPUT_FULL:
             return False
         job.status[row] = <uint8_t>typed.status
+        keep_place(job, typed.failed, p)
     if ks_put_null(typed, typed.columns):
         return True
     ks_cut_column(typed, typed.columns, rows)
@@ -323,20 +335,23 @@ cdef tuple decode(
     const int32_t[::1] size,
     const int32_t[::1] first_step,
     uint8_t[::1] status,
+    int32_t[:, ::1] place,
     int64_t first,
     int64_t stop,
     const uint8_t[::1] source,
 ):
     cdef int64_t count = address.shape[0], fault = -1
-    if not (size.shape[0] == first_step.shape[0] == status.shape[0] == count):
+    if not (size.shape[0] == first_step.shape[0] == status.shape[0] == place.shape[0] == count):
         raise ValueError("arrays differ in length")
+    if place.shape[1] != 2:
+        raise ValueError("a place has two numbers")
     if not 0 <= first <= stop <= count:
         raise ValueError("there are no such values")
     job.typed.columns, job.column_count = columns.columns, columns.count
     job.typed.full = -1
     if first < stop:
         job.address, job.size, job.first_step = &address[0], &size[0], &first_step[0]
-        job.status = &status[0]
+        job.status, job.place = &status[0], &place[0, 0]
         job.done, job.stop = first, stop
         with nogil:
             if source is None or source.shape[0] == 0:
@@ -359,6 +374,7 @@ def decode_into(
     const int32_t[::1] size not None,
     const int32_t[::1] first_step not None,
     uint8_t[::1] status not None,
+    int32_t[:, ::1] place not None,
     int64_t first,
     int64_t stop,
     const uint8_t[::1] source,
@@ -376,7 +392,11 @@ def decode_into(
     first_step : array of n
         Of the program of each value; -1 for one that is not decoded, which becomes a null.
     status : array of n
-        Is set for values that become nulls because they cannot be decoded.
+        Is set for values that become nulls because they cannot be decoded, and for those that are
+        not exactly what was written.
+    place : array of int32, shape (n, 2)
+        Is set together with a status: the column that it is about, and where what is written of it
+        begins, from the begin of the value; -1 if these are not known.
     first, stop : int
         The values to decode.
     source : buffer, optional
@@ -402,7 +422,7 @@ def decode_into(
     avro.steps = <const ks_avro_step *>&steps[0] if job.first_count else NULL
     avro.parts = &parts[0] if parts.shape[0] else NULL
     avro.constants = &constants[0] if constants.shape[0] else <const uint8_t *>b""
-    return decode(&job, columns, address, size, first_step, status, first, stop, source)
+    return decode(&job, columns, address, size, first_step, status, place, first, stop, source)
 
 
 def decode_json_into(
@@ -414,6 +434,7 @@ def decode_json_into(
     const int32_t[::1] size not None,
     const int32_t[::1] first_step not None,
     uint8_t[::1] status not None,
+    int32_t[:, ::1] place not None,
     int64_t first,
     int64_t stop,
     const uint8_t[::1] source,
@@ -426,7 +447,7 @@ def decode_json_into(
     columns : TypedColumns
     steps, parts, names : arrays
         A program of kafkascan.schemas.programs.json_program, which is not checked.
-    address, size, first_step, status, first, stop, source
+    address, size, first_step, status, place, first, stop, source
         As for `decode_into`.
 
     Returns
@@ -444,7 +465,7 @@ def decode_json_into(
     json.parts = &parts[0] if parts.shape[0] else NULL
     json.constants = &names[0] if names.shape[0] else <const uint8_t *>b""
     json.c_locale = c_locale
-    return decode(&job, columns, address, size, first_step, status, first, stop, source)
+    return decode(&job, columns, address, size, first_step, status, place, first, stop, source)
 
 
 def decode_protobuf_into(
@@ -456,6 +477,7 @@ def decode_protobuf_into(
     const int32_t[::1] size not None,
     const int32_t[::1] first_step not None,
     uint8_t[::1] status not None,
+    int32_t[:, ::1] place not None,
     int64_t first,
     int64_t stop,
     const uint8_t[::1] source,
@@ -472,7 +494,7 @@ def decode_protobuf_into(
         Of the values.
     first_step : array of n
         What the program expects before each value; -1 for one that is not decoded.
-    status, first, stop, source
+    status, place, first, stop, source
         As for `decode_into`.
 
     Returns
@@ -500,7 +522,7 @@ def decode_protobuf_into(
     try:
         if pb.instances == NULL or pb.choices == NULL:
             raise MemoryError
-        return decode(&job, columns, address, size, first_step, status, first, stop, source)
+        return decode(&job, columns, address, size, first_step, status, place, first, stop, source)
     finally:
         free(pb.instances)
         free(pb.choices)

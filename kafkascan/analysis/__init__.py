@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from kafkascan.analysis.transaction_contradictions import (
         find_contradictions as find_contradictions,
+        lasting_contradictions as lasting_contradictions,
     )
     from kafkascan.analysis.transactions import (
         Transactions as Transactions,
@@ -77,7 +78,7 @@ else:
             ],
             "record_counts": ["RecordCounts", "count_records"],
             "schema_usage": ["read_schema_usage"],
-            "transaction_contradictions": ["find_contradictions"],
+            "transaction_contradictions": ["find_contradictions", "lasting_contradictions"],
             "transactions": ["Transactions", "read_transactions"],
         },
     )

@@ -13,7 +13,6 @@ import numpy as np
 
 from kafkascan.analysis.analysis_schemas import ADVICE_SCHEMA, DEFAULT_CHOICES
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
@@ -24,11 +23,11 @@ from kafkascan.format.layout import (
     CompressionType,
 )
 from kafkascan.format.texts import few_lines
-from kafkascan.io.sources import borrowed_source
-from kafkascan.logs.log_chunks import LogChunk
+from kafkascan.io.sources import borrowed_source, read_bytes
+from kafkascan.logs.log_chunks import LogChunk, Segments
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import LogsLike, open_logs
-from kafkascan.logs.walking.served_chunks import Segments, read_chunks, read_segments
+from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import CodecError, decompress
 from kafkascan.records.read_options import DEFAULT_MAX_DECOMPRESSED_SIZE

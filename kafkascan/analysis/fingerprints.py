@@ -18,19 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
-from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
+from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table, rows_from
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import loaded_epochs
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
+from kafkascan.format.errors import CorruptCheckpointError, FileGoneError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
-from kafkascan.logs.log_chunks import end_of, rows_from, threads_for
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_chunks import threads_for
+from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
@@ -228,21 +228,32 @@ def _of_log(log: Log) -> LogFingerprints:
     problems, partition = LogProblems([log]), log.partition
     epochs, checks = _epochs_of(partition, problems), LogChecks(log, problems)
     cursor, start_offset = OffsetCursor(), log.start_offset if log.has_deleted_offsets else 0
-    for segment in log.served_segments:
-        try:
-            scan = scan_batches(segment.folder.source(segment.file_name), on_corrupt="resync")
-        except (OSError, KafkaScanError) as error:
-            checks.add_error(segment, error)
+    for listed in log.served_segments:
+        scan = None
+        for segment in attempts_to_open(listed):
+            try:
+                scan = scan_batches(segment.folder.source(segment.file_name), on_corrupt="resync")
+                break
+            except FileGoneError:
+                continue
+            except (OSError, KafkaScanError) as error:
+                checks.add_error(segment, error)
+                break
+        else:  # retention has deleted it, and all before it
+            tables.clear()
+            checks.skip()
+        if scan is None:
             continue
-        batches = rows_from(scan.batches, max(start_offset, cursor.position))
-        offsets = SegmentOffsets(segment)
+        first = start_offset if segment is listed else max(start_offset, listed.base_offset or 0)
+        offsets = SegmentOffsets(segment, cursor.position)
+        unread = offsets.unread(scan.batches)
         if not scan.gaps:
-            offsets.add(rows_from(scan.batches, cursor.position))
+            offsets.add(unread)
         checks.add(offsets, scan)
         if scan.gaps:  # whose offsets are missing, too
             checks.skip()
-        problems.add_overlaps(partition, cursor.add(segment, end_of(scan.batches)))
-        tables.append(fingerprint_batches(batches))
+        problems.add_overlaps(partition, cursor.add(segment, offsets.reached))
+        tables.append(fingerprint_batches(rows_from(unread, first)))
         for one in scan.problems:
             problems.add(replace(one, topic=partition.topic, partition=partition.partition))
     checks.finish()
@@ -310,7 +321,7 @@ def _require_version(version: object) -> None:
 
 def _content(path: Path) -> bytes:
     with Source(path, memory_map=False) as source:
-        return bytes(source.window(0, source.size))
+        return read_bytes(source, 0, source.size)
 
 
 def _load_parquet(path: Path) -> Fingerprints:

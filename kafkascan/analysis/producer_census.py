@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,9 +19,10 @@ from kafkascan.broker_state.producer_state import (
     empty_slots,
 )
 from kafkascan.format.arguments import require_integers, require_not_negative
-from kafkascan.format.errors import STATUS, KafkaScanError
+from kafkascan.format.errors import STATUS, CorruptBatchError, KafkaScanError
+from kafkascan.format.file_names import BROKERS_TOPICS
+from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
-from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
@@ -81,11 +81,15 @@ class CompressionSample:
 
     def ratios(
         self,
-        segments: Sequence[tuple[PartitionDir, SegmentFile]],
+        walk: LogWalk[Any, Any],
         log: NDArray[np.int32],
         counts: NDArray[np.void],
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Return the compression ratio of each row, and its number of sampled batches."""
+        """
+        Return the compression ratio of each row, and its number of sampled batches.
+
+        A sampled batch that cannot be read is a problem of the walk.
+        """
         ratios = np.where(counts["compressed_batches"] > 0, np.nan, 1.0)
         ratios[counts["batches"] == 0] = np.nan
         sampled = np.zeros(len(counts), np.int64)
@@ -94,22 +98,23 @@ class CompressionSample:
             chosen = self._chosen.get(key, [])
             stored = plain = 0
             for segment, batch in chosen[:: max(1, len(chosen) // self._most)][: self._most]:
-                size = _decompressed_size(segments[segment][1], batch)
-                if size is not None:
-                    stored += int(batch["batch_length"][0]) + LOG_OVERHEAD - BATCH_HEADER_SIZE
-                    plain += size
-                    sampled[row] += 1
+                file = walk.segments[segment][1]
+                try:
+                    plain += _decompressed_size(file, batch)
+                except (KafkaScanError, OSError) as error:
+                    reason = f"a sampled batch of {file.file_name} cannot be read: {error}"
+                    walk.add_guess(key[0], "NOT_SAMPLED", reason, Severity.WARNING)
+                    continue
+                stored += int(batch["batch_length"][0]) + LOG_OVERHEAD - BATCH_HEADER_SIZE
+                sampled[row] += 1
             if stored:
                 ratios[row] = plain / stored
         return ratios, sampled
 
 
-def _decompressed_size(segment: SegmentFile, batch: BatchTable) -> int | None:
-    try:
-        with segment.borrow() as source:
-            return int(load_payloads(source, batch, DEFAULT_MAX_DECOMPRESSED_SIZE).size[0])
-    except (KafkaScanError, OSError):
-        return None
+def _decompressed_size(segment: SegmentFile, batch: BatchTable) -> int:
+    with segment.borrow() as source:
+        return int(load_payloads(source, batch, DEFAULT_MAX_DECOMPRESSED_SIZE).size[0])
 
 
 PRODUCER_COUNTS = np.dtype(
@@ -122,8 +127,9 @@ PRODUCER_COUNTS = np.dtype(
 records in compressed messages of magic 0 and 1; timestamps are the earliest and the latest of the
 batches, in milliseconds. ``codecs`` has a bit for each `CompressionType`.
 
-By the rules of a partition leader (``ProducerAppendInfo``): ``epoch_bumps``; ``wraps`` of sequence
-numbers from 2147483647 to 0; ``sequence_gaps`` with ``missing_records``, ``duplicates`` (repeated
+By the rules of a partition leader (``ProducerAppendInfo``), which does not check the sequence
+numbers of coordinators (`BROKERS_TOPICS`): ``epoch_bumps``; ``wraps`` of sequence numbers from
+2147483647 to 0; ``sequence_gaps`` with ``missing_records``, ``duplicates`` (repeated
 sequence numbers), ``fenced`` (an epoch below an earlier one), each with the base offset of the
 first such batch, or -1; ``forgotten`` counts harmless jumps of the sequence: earlier batches are
 gone from the log, or the producer had expired.
@@ -272,45 +278,83 @@ def read_producers(
     require_integers(sample=sample, expiration_ms=expiration_ms)
     require_not_negative(sample=sample, expiration_ms=expiration_ms)
     walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    counter = CensusCounter(sample, expiration_ms)
+    counter = CensusCounter(walk, sample, expiration_ms)
     for log_slice in walk:
         counter.add(log_slice)
-    return counter.census(walk)
+    return counter.census()
 
 
 class CensusCounter:
     """
-    Counts the batches of each producer of logs, slice by slice of a `LogWalk`.
+    Counts the batches of each producer, slice by slice of a walk, which receives the errors.
 
     Parameters
     ----------
+    walk : LogWalk
     sample, expiration_ms : int
         See `read_producers`.
     """
 
-    def __init__(self, sample: int = 0, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
+    def __init__(
+        self,
+        walk: LogWalk[Any, Any],
+        sample: int = 0,
+        expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    ) -> None:
+        self._walk = walk
         self._expiration_ms = expiration_ms
         self._sampler = CompressionSample(sample)
         self._counters: dict[int, ProducerCounter] = {}
         self._done: list[tuple[int, NDArray[np.void]]] = []
+        # By log: the first error of its markers, and how many are not counted.
+        self._unread: dict[int, tuple[CorruptBatchError, int]] = {}
 
     def add(self, log_slice: LogSlice) -> None:
         """Count the next batches."""
         number = log_slice.log
         counter = self._counters.get(number)
         if counter is None:
-            counter = self._counters[number] = ProducerCounter(self._expiration_ms)
+            of_clients = self._walk.logs[number].partition.topic not in BROKERS_TOPICS
+            counter = ProducerCounter(self._expiration_ms, of_clients=of_clients)
+            self._counters[number] = counter
         counter.add(log_slice.served_batches, log_slice.served_control)
+        self._note_unread(log_slice)
         self._sampler.add(log_slice)
         if log_slice.is_last:
             self._done.append((number, self._counters.pop(number).counts()))
+            self._report_unread(number)
 
-    def census(self, walk: LogWalk[Any, Any]) -> ProducerCensus:
-        """Return the producers of the logs of a walk that has ended."""
+    def _note_unread(self, log_slice: LogSlice) -> None:
+        control = log_slice.served_control
+        unread = control.unread
+        if not len(unread):
+            return
+        first, number = int(unread[0]), log_slice.log
+        row = log_slice.start.row + int(control.rows[first])
+        segment = self._walk.segments[int(log_slice.chunk.segment[row])][1]
+        error, count = self._unread.get(number) or (
+            control.error_at(first, str(segment.path), log_slice.batches[row]), 0
+        )  # fmt: skip
+        self._unread[number] = error, count + len(unread)
+
+    def _report_unread(self, number: int) -> None:
+        if number not in self._unread:
+            return
+        error, count = self._unread.pop(number)
+        left_out = "the marker is" if count == 1 else f"{count:,} such markers are"
+        reason = f"{error.reason}; {left_out} not counted"
+        self._walk.add_error(
+            number,
+            CorruptBatchError(error.path, error.position, error.base_offset, reason, error.symbol),
+        )
+
+    def census(self) -> ProducerCensus:
+        """Return the producers of the logs, after the end of the walk."""
+        walk = self._walk
         counts = join_rows([found for _, found in self._done], PRODUCER_COUNTS)
         numbers = np.array([number for number, _ in self._done], np.int32)
         log = np.repeat(numbers, [len(found) for _, found in self._done])
-        ratios, sampled = self._sampler.ratios(walk.segments, log, counts)
+        ratios, sampled = self._sampler.ratios(walk, log, counts)
         return ProducerCensus(walk.logs, log, counts, ratios, sampled, walk.problems)
 
 
@@ -322,10 +366,14 @@ class ProducerCounter:
     ----------
     expiration_ms : int
         The broker's ``producer.id.expiration.ms``.
+    of_clients : bool, default True
+        See `ProducerState`.
     """
 
-    def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
-        self._cursor = _producers.LogCursor(expiration_ms)
+    def __init__(
+        self, expiration_ms: int = PRODUCER_EXPIRATION_MS, *, of_clients: bool = True
+    ) -> None:
+        self._cursor = _producers.LogCursor(expiration_ms, of_clients)
         self._used = 0
         self._counts = np.empty(0, PRODUCER_COUNTS)
         self._grow(_FIRST_CAPACITY)

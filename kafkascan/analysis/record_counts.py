@@ -21,7 +21,7 @@ from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
-from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
+from kafkascan.logs.read_committed import CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
@@ -228,9 +228,8 @@ class _Counter:
 
     def _count_beyond(self, stable: int) -> int:
         """Count the records from an offset on that are not of aborted transactions."""
-        view = CommittedView.of_aborted(
-            self._aborted, NO_OPEN_TRANSACTION, marker_column="marker_offset"
-        )
+        end_offset = self.follower.end_offset  # not what was appended since
+        view = CommittedView.of_aborted(self._aborted, end_offset, marker_column="marker_offset")
         total = 0
         bases = [one.name.base_offset or 0 for one in self._log.segments]
         first = max(0, bisect.bisect_right(bases, stable) - 1)

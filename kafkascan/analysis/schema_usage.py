@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafkascan.analysis.analysis_schemas import USAGE_SCHEMA
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
-from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.log_problems import LogProblems, notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.topic_records import topic_problem
 from kafkascan.logs.walking.log_reading import iter_log
@@ -90,7 +90,7 @@ def read_schema_usage(
     found = [one for one in opened if not _is_internal(one.partition.topic or "")]
     reader = FrameReader(registry, context=context)
     rows: list[dict[str, Any]] = []
-    problems: list[Problem] = []
+    problems: list[Problem] = [*notes_of_moving(opened)]
     for log in found if len(opened) > 1 else opened:
         usage = _LogUsage(log, reader, part)
         rows += usage.rows(registry)

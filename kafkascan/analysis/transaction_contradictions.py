@@ -56,6 +56,10 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     -----
     ``kafka-transactions find-hanging`` reports open transactions with one of the first three, once
     they are older than the longest transaction timeout. No marker will end such a transaction.
+
+    Of a running broker, read the transactions before the states: a coordinator writes that a
+    partition belongs to a transaction before the partition has a batch of it. A transaction may
+    end between both; `lasting_contradictions` drops it.
     """
     from kafkascan.analysis.transactions import Transactions
     from kafkascan.internal_topics.transaction_states import TransactionStates
@@ -88,6 +92,32 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
             }
         )
     return Table.of_rows(CONTRADICTION_SCHEMA, rows, states.problems + transactions.problems)
+
+
+def lasting_contradictions(contradictions: Table, transactions: Transactions) -> Table:
+    """
+    Return the contradictions of transactions that are open later, too.
+
+    Parameters
+    ----------
+    contradictions : Table
+        Of `find_contradictions`.
+    transactions : Transactions
+        Read after the states of that: a coordinator writes that a transaction has ended after its
+        markers.
+    """
+    opened = {
+        (
+            transactions.logs[span["log"]].partition.topic,
+            transactions.logs[span["log"]].partition.partition,
+            int(span["producer_id"]),
+            int(span["first_offset"]),
+        )
+        for span in transactions.spans[transactions.is_open]
+    }
+    key = ("topic", "partition", "producer_id", "first_offset")
+    rows = [row for row in contradictions.rows() if tuple(row[name] for name in key) in opened]
+    return Table.of_rows(CONTRADICTION_SCHEMA, rows, contradictions.problems)
 
 
 def owners(states: TransactionStates) -> dict[int, Owner]:

@@ -44,7 +44,7 @@ class TransactionFollower:
         loads the log deletes them, and creates an empty segment at this offset.
     path : str
         Path of the log in errors.
-    expiration_ms : int, optional
+    expiration_ms, of_clients
         See `ProducerState`.
 
     Attributes
@@ -64,8 +64,15 @@ class TransactionFollower:
         start_offset: int = 0,
         path: str = "",
         expiration_ms: int | None = None,
+        *,
+        of_clients: bool = True,
     ) -> None:
-        self.state = ProducerState(known, records_transactions=True, expiration_ms=expiration_ms)
+        self.state = ProducerState(
+            known,
+            records_transactions=True,
+            expiration_ms=expiration_ms,
+            of_clients=of_clients,
+        )
         self.end_offset = -1
         self.error: Exception | None = None
         self._log = log

@@ -27,7 +27,7 @@ from kafkascan.batches.columns import join_rows
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
-from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
+from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
@@ -295,7 +295,7 @@ def read_transactions(
     of whose batches are gone.
     """
     require_not_negative(timeout_ms=timeout_ms)
-    given_ms = None if now_ms is None else to_milliseconds(now_ms, "now_ms")
+    given_ms = None if now_ms is None else moment_of(now_ms, "now_ms")
     walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
     collector = TransactionCollector(walk, given_ms)
     for log_slice in walk:

@@ -192,6 +192,13 @@ class ClusterChecks:
         """Add the sentence about a check that was not made."""
         self.unchecked.append(f"{_SUBJECTS[topic]}: not checked: {reason}")
 
+    def skip_other_dirs(self, owner: DataDirOwner, reason: str) -> None:
+        """Add that the broker has other data dirs, whose logs are not those of this audit."""
+        self.unchecked.append(
+            f"the other data directories of broker {owner.node_id}: not checked here: {reason}"
+            f" (directory.id of this one: {owner.directory_id})"
+        )
+
 
 def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> ClusterChecks:
     """
@@ -208,14 +215,16 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
     if len(parents) != 1 or log_dir.partitions[0].path == log_dir.path:
         return checks
     topics = {one.topic for one in log_dir.partitions if one.state is None}
-    metadata = None
+    owner, metadata = DataDirOwner.of(log_dir), None
+    if METADATA_TOPIC not in topics and owner is not None and owner.directory_id is not None:
+        checks.skip_other_dirs(owner, "the metadata log is in one of them, or it was not copied")
     for topic in (METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC):
         if topic not in topics:
             checks.skip(
                 topic, f"there is no partition of {topic} among the audited logs in {log_dir.path}"
             )
         elif topic == METADATA_TOPIC:
-            metadata = _check_metadata(log_dir, checks)
+            metadata = _check_metadata(log_dir, owner, checks)
         elif topic == GROUPS_TOPIC:
             checks.add(topic, _check_committed_offsets(log_dir))
         else:
@@ -225,11 +234,12 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
     return checks
 
 
-def _check_metadata(log_dir: LogDir, checks: ClusterChecks) -> Metadata | None:
+def _check_metadata(
+    log_dir: LogDir, owner: DataDirOwner | None, checks: ClusterChecks
+) -> Metadata | None:
     """Check the assignment of partitions; return the metadata if it is complete."""
     from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
 
-    owner = DataDirOwner.of(log_dir)
     try:
         metadata = read_metadata(log_dir.path)
     except (KafkaScanError, OSError) as error:
@@ -242,7 +252,24 @@ def _check_metadata(log_dir: LogDir, checks: ClusterChecks) -> Metadata | None:
         checks.skip(METADATA_TOPIC, f"meta.properties in {log_dir.path} does not name the broker")
     else:
         checks.add(METADATA_TOPIC, check_assignments(log_dir, owner, metadata))
+        if others := _other_dirs(owner, metadata):
+            plural = "ies" if len(others) > 1 else "y"
+            ids = ", ".join(others)
+            checks.skip_other_dirs(owner, f"the metadata has the director{plural} {ids}")
     return metadata
+
+
+def _other_dirs(owner: DataDirOwner, metadata: Metadata) -> list[str]:
+    """Return the ids of the other data dirs with which the broker of a data dir registered."""
+    if owner.directory_id is None:
+        return []
+    return [
+        one
+        for row in metadata["brokers"].rows()
+        if row["broker_id"] == owner.node_id
+        for one in row["log_dirs"]
+        if one != owner.directory_id
+    ]
 
 
 def _check_committed_offsets(log_dir: LogDir) -> Iterator[LogFinding]:

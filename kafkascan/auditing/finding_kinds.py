@@ -321,6 +321,16 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " behind. Compare this log with another replica; the group's next fetch resets its offset.",
     ),
     **INDEX_KINDS,
+    "UNKNOWN_INDEX_LAYOUT": FindingKind(
+        WARNING,
+        "A later version of Kafka wrote the index, and its entries were not checked. Update"
+        " kafkascan; brokers of versions that do not know the layout do not find records by it.",
+    ),
+    "UNKNOWN_TOPIC": FindingKind(
+        NOTE,
+        "A later version of Kafka keeps its own state in this topic. Batches were checked, what"
+        " the records mean was not. Update kafkascan.",
+    ),
     "TXN_INDEX_MISMATCH": FindingKind(ERROR, _INDEX),
     "BAD_SNAPSHOT": FindingKind(ERROR, f"{_REBUILD}."),
     "SNAPSHOT_MISMATCH": FindingKind(ERROR, f"{_REBUILD}."),
@@ -435,6 +445,9 @@ class LogFinding:
         return f"{self.path}:{place} {self.severity}: {self.message}{more} [{self.symbol}]"
 
 
+_DAMAGE = ("CHECKSUM_MISMATCH", "CORRUPT", "TORN_TAIL", "CUT_SEGMENT")
+
+
 @dataclass(frozen=True, repr=False)
 class Audit(AnyTable):
     """
@@ -448,7 +461,8 @@ class Audit(AnyTable):
     logs, segments, batches, size_in_bytes : int
         What was audited.
     unchecked : list of str
-        Of a data dir: sentences about checks that it lacks topics of Kafka for.
+        Of a data dir: sentences about checks that it lacks topics of Kafka for, and about the other
+        data dirs of its broker.
     """
 
     schema: ClassVar[Schema] = FINDING_SCHEMA
@@ -468,6 +482,11 @@ class Audit(AnyTable):
     def alarms(self) -> list[LogFinding]:
         """Findings that are warnings or errors."""
         return [one for one in self.findings if one.severity is not NOTE]
+
+    @property
+    def damage(self) -> list[LogFinding]:
+        """Findings about damaged segments, whose intact batches `salvage` copies."""
+        return [one for one in self.alarms if one.severity is ERROR and one.symbol in _DAMAGE]
 
     def only_alarms(self) -> Audit:
         """Return the audit without notes."""

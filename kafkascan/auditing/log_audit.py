@@ -37,6 +37,7 @@ from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.index_checks import is_padded
 from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError, KafkaScanError
+from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import age_text
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
@@ -149,6 +150,7 @@ class LogAudit:
         follower = TransactionFollower(
             0, snapshots.known, self._bases[0] or 0 if self._bases else 0,
             str(self._log.partition.path), self._limits.expiration_ms,
+            of_clients=self._log.partition.topic not in BROKERS_TOPICS,
         )  # fmt: skip
         # A source by itself has no side files that could lack anything.
         aborted = AbortedCheck(self._found, is_enabled=bool(names))

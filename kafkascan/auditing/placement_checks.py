@@ -10,6 +10,7 @@ from pathlib import Path
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, parse_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError
+from kafkascan.format.file_names import LATER_TOPICS
 from kafkascan.format.texts import printable
 from kafkascan.io.folders import DiskFolder, Folder
 from kafkascan.logs.log_dir import LogDir, PartitionDir
@@ -45,6 +46,14 @@ def check_states(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]:
             symbol, state = _STATES[one.state]
             message = f"the folder's name marks a {state}, of {_size(one.folder):,} bytes"
             yield FoundInLog.of(one).add(symbol, None, message)
+
+
+def check_topics(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]:
+    """Yield a note about each log of a topic of Kafka's own whose records are not known."""
+    for one in partitions:
+        if one.topic in LATER_TOPICS and one.is_log:
+            message = f"the layout of the records is not known: {LATER_TOPICS[one.topic]}"
+            yield FoundInLog.of(one).add("UNKNOWN_TOPIC", None, message)
 
 
 def _size(folder: Folder) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +17,7 @@ from kafkascan.auditing.cluster_checks import (
     OpenTransaction,
     check_cluster,
 )
-from kafkascan.auditing.finding_kinds import Audit, FoundInLog, LogFinding, fold_padded
+from kafkascan.auditing.finding_kinds import NOTE, Audit, FoundInLog, LogFinding, fold_padded
 from kafkascan.auditing.header_checks import (
     EARLIEST_MS,
     FUTURE_MS,
@@ -30,6 +31,7 @@ from kafkascan.auditing.placement_checks import (
     check_duplicates,
     check_folders,
     check_states,
+    check_topics,
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.broker_state.checkpoints import (
@@ -41,7 +43,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.arguments import require_integers, require_not_negative
-from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
+from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.stores.store_folders import UrlFolder
@@ -174,7 +176,7 @@ def audit(
     unread = UnreadCheckpoints()
     path, audited = _audited_logs(
         logs,
-        None if now_ms is None else to_milliseconds(now_ms, "now_ms"),
+        None if now_ms is None else moment_of(now_ms, "now_ms"),
         CheckpointReader(unread.add),
     )
     if not audited and all(one.is_log for one in partitions):
@@ -195,7 +197,9 @@ def audit(
         opened += step.opened
         if on_progress is not None:
             on_progress(size, total)
-    placements = [*check_states(partitions), *check_duplicates(partitions)]
+    placements = [
+        *check_states(partitions), *check_topics(partitions), *check_duplicates(partitions),
+    ]  # fmt: skip
     # The topics of Kafka itself are not in remote storage.
     in_cluster = ClusterChecks()
     if tier is not None and cluster is not None:
@@ -338,6 +342,10 @@ def _share_threads(
     return *allocate_threads(sizes, count), sum(sizes)
 
 
+# Retention and the cleaner seldom change the same log twice while it is read.
+_LOOKS_AGAIN = 3
+
+
 def _audit_log(
     audited: list[AuditedLog],
     share: Share,
@@ -356,20 +364,54 @@ def _audit_log(
         yield _Step(share.log_index, findings=[unread])
     if not one.log.segments:
         return
-    names = frozenset(one.log.names)
     largest = size_limit(limits, one.config).size_in_bytes
 
     def open_inspector(segment: SegmentFile) -> AuditInspector:
-        indexes = read_indexes(segment, names)
+        indexes = read_indexes(segment, one.log.names)
         return AuditInspector(segment, indexes, limits, largest, verify=verify, deep=deep)
 
-    # Side files are read before the log: a broker may write both meanwhile.
-    current = LogAudit(one, limits, names)
-    walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
-    for part in walk:
-        is_bad = current.add(part)
-        if tier is not None:
-            tier.add(share.log_index, part.batches, part.chunk.segment, is_bad)
-        ends = part.chunk.ends
-        yield _Step(share.log_index, len(part.batches), len(ends), sum(end.size for end in ends))
-    yield _Step(share.log_index, findings=current.finish(walk.problems), opened=current.opened)
+    for is_last in [False] * _LOOKS_AGAIN + [True]:
+        # Side files are read before the log: a broker may write both meanwhile.
+        current = LogAudit(one, limits, frozenset(one.log.names))
+        walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
+        batches = segments = size = 0
+        for part in walk:
+            is_bad = current.add(part)
+            if tier is not None:
+                tier.add(share.log_index, part.batches, part.chunk.segment, is_bad)
+            ends = part.chunk.ends
+            step = _Step(
+                share.log_index, len(part.batches), len(ends), sum(end.size for end in ends)
+            )
+            batches += step.batches
+            segments += step.segments
+            size += step.size
+            yield step
+        findings = current.finish(walk.problems)
+        if is_last or not _may_be_of_changes(one.log, findings):
+            break
+        yield _Step(share.log_index, -batches, -segments, -size)
+        again = _listed_again(one)
+        if again is None:
+            return
+        one = again
+    yield _Step(share.log_index, findings=findings, opened=current.opened)
+
+
+def _may_be_of_changes(log: Log, findings: Sequence[LogFinding]) -> bool:
+    """Return whether retention or the cleaner may have caused findings while a log was read."""
+    are_alarms = any(one.severity is not NOTE for one in findings)
+    return are_alarms and not all(segment.is_in_place() for segment in log.segments)
+
+
+def _listed_again(one: AuditedLog) -> AuditedLog | None:
+    """Return a log as it is now; None if a broker has deleted it."""
+    partition = one.log.partition
+    checkpoints = _checkpoints_of(partition, CheckpointReader())
+    opened, snapshots = _opened(LogDir(partition.path, [partition]))
+    names = [segment.file_name for segment in one.log.segments]
+    for log in snapshots if one.is_snapshot else opened:
+        if log.error is None and (not one.is_snapshot or log.segments[0].file_name in names):
+            known = LogCheckpoints() if one.is_snapshot else checkpoints
+            return replace(one, log=log, checkpoints=known)
+    return None

@@ -1,4 +1,4 @@
-"""Convert batch columns to Arrow arrays. Needs pyarrow (``pip install kafkascan[arrow]``)."""
+"""Convert batch columns to Arrow arrays. Needs pyarrow (``pip install 'kafkascan[arrow]'``)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from kafkascan.format.layout import (
     TimestampType,
 )
 from kafkascan.format.suggestions import suggestion
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io import result_memory
 
 BatchTable: TypeAlias = NDArray[np.void]
@@ -322,6 +322,19 @@ def select_offsets(
     return mask
 
 
+def rows_from(batches: BatchTable, offset: int) -> BatchTable:
+    """Return the rows from the first batch on that contains an offset or a later one."""
+    if not len(batches) or batches["base_offset"][0] >= offset:
+        return batches
+    return batches[first_reaching(batches, offset) :]
+
+
+def first_reaching(batches: BatchTable, offset: int) -> int:
+    """Return the row of the first batch whose last offset is not below an offset."""
+    reaching = last_offset(batches) >= offset
+    return int(np.argmax(reaching)) if reaching.any() else len(batches)
+
+
 def select_times(
     batches: BatchTable, start: TimeLike | None = None, stop: TimeLike | None = None
 ) -> NDArray[np.bool_]:
@@ -353,9 +366,9 @@ def select_times(
     mask = np.ones(len(batches), np.bool_)
     earliest, latest = timestamp_bounds(batches)
     if start is not None:
-        mask &= latest >= to_milliseconds(start, "start")
+        mask &= latest >= moment_of(start, "start")
     if stop is not None:
-        mask &= earliest < to_milliseconds(stop, "stop")
+        mask &= earliest < moment_of(stop, "stop")
     return mask
 
 

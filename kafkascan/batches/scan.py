@@ -28,7 +28,7 @@ from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.walks import BatchWalk, collect_in_parts
 from kafkascan.format.arguments import require_integers
-from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.errors import CorruptBatchError, SourceReadError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     ScanEnd,
@@ -452,7 +452,17 @@ def iter_open_batches(
     on_corrupt: OnCorrupt = "raise",
     reads_content: bool = False,
 ) -> BatchIterator:
-    """Like `iter_batches`; `reads_content` is as in `BatchWalk`."""
+    """
+    Like `iter_batches`; `reads_content` is as in `BatchWalk`.
+
+    Raises
+    ------
+    SourceReadError
+        If the source ends before `start`, where an earlier read of the file has found a batch.
+    """
+    if start > source.size:
+        reason = f"the file was truncated to {source.size} bytes; position {start} was read before"
+        raise SourceReadError(source.path, source.size, reason)
     walk = BatchWalk(source, start, source.size, reads_content=reads_content)
     return BatchIterator(walk, rows, raises=on_corrupt == "raise", resources=ExitStack())
 

@@ -33,7 +33,7 @@ from kafkascan.format.layout import (
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.page_cache import CAN_READ_CACHED, MapOrReads, page_faults
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.worker_threads import ChunkSizer
 
 # Bytes that are read at a time from a source that is not in memory: many batches if they are
@@ -301,15 +301,6 @@ def row_of_header(header: bytes, position: int, size: int) -> BatchTable:
     _, count, _ = _core.scan_into(header, 0, max(size, len(header)), 0, 1, row)
     row["position"] = position
     return row[:count]
-
-
-def read_bytes(source: Source, position: int, size: int) -> bytes:
-    """Return a copy of bytes of a source; a fault in a map raises an error, as in the loops."""
-    with source.window(position, size) as window:
-        status, copy, fault = _guard.copy_bytes(window)
-    if status == STATUS["SOURCE_FAULT"]:
-        raise source.fault_error(position + fault)
-    return copy
 
 
 def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:

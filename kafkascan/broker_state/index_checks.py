@@ -19,8 +19,14 @@ from kafkascan.batches.columns import (
     require_batch_table,
     size_in_bytes,
 )
-from kafkascan.broker_state.indexes import IndexEntries, entries_of, parse_index
+from kafkascan.broker_state.indexes import (
+    UNKNOWN_INDEX_LAYOUT,
+    IndexEntries,
+    entries_of,
+    parse_index,
+)
 from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.file_names import leading_offset
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -69,7 +75,8 @@ def check_index(
         one is about all remaining entries, and ``count`` is their number. Errors:
         ``OUT_OF_ORDER``, ``WRONG_POSITION`` (no batch starts at the position, or a lookup would
         miss earlier records), ``OFFSET_NOT_IN_LOG``, ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (the
-        position is after the end of the log), ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. Notes:
+        position is after the end of the log), ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. A
+        warning: ``UNKNOWN_INDEX_LAYOUT`` (of a later version; entries are not checked). Notes:
         ``PADDED`` (preallocated), ``STALE`` (entries that a truncation of the log left in a
         preallocated file), ``INCOMPLETE`` (the latest timestamp is missing, as in an active
         segment).
@@ -99,8 +106,8 @@ def check_parsed_index(
     """Compare what `parse_index_file` returns of a file with batches; as `check_index`."""
     entries, findings = parsed
     if base_offset is None:
-        digits = path.name.partition(".")[0]
-        base_offset = int(digits) if digits.isdigit() else _first_offset(batches)
+        named = leading_offset(path.name)
+        base_offset = _first_offset(batches) if named is None else named
     kind = _SCREENED.get(entries.dtype)
     if kind is not None and batches.flags.c_contiguous:
         screen = IndexScreen({kind: entries}, base_offset)
@@ -275,6 +282,10 @@ def parse_index_file(
     try:
         entries = parse_index(data, path)
     except CorruptIndexError as error:
+        if error.symbol == UNKNOWN_INDEX_LAYOUT:
+            return entries_of(path, b""), [
+                Finding(error.symbol, Severity.WARNING, error.reason, None, error.position)
+            ]
         if error.symbol != "ODD_INDEX_SIZE":
             raise
         entries = entries_of(path, data[: error.position])

@@ -21,10 +21,16 @@ from kafkascan.format.errors import (
     IndexOverflowError,
 )
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
-from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import as_path
+
+UNKNOWN_INDEX_LAYOUT = "UNKNOWN_INDEX_LAYOUT"
+"""Symbol of the error that an index file is one of a later version, which is not read."""
+
+_WIDE_ENTRIES = "entries of 12 bytes, with positions of 8: a layout that is not known is not read"
+_WIDE_ENTRY = np.dtype([("relative_offset", ">i4"), ("position", ">i8")])
 
 IndexEntries: TypeAlias = NDArray[np.void]
 """An array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
@@ -124,7 +130,8 @@ def build_indexes(
         batches, base_offset, interval_bytes, offsets, times
     )
     if status != STATUS["OK"]:
-        position = None if path is None else int(batches["position"][row])
+        # The last entry of a time index is added after all rows.
+        position = None if path is None else int(batches["position"][: row + 1][-1])
         if status == STATUS["OFFSET_OVERFLOW"]:
             raise IndexOverflowError(row, status, path, position, _below(batches[row], base_offset))
         raise BatchTableError(path or "<batches>", row, status, position)
@@ -168,8 +175,9 @@ def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
     Raises
     ------
     CorruptIndexError
-        If the size is not a multiple of the entry size (``OffsetIndex.sanityCheck``), or an
-        entry of aborted transactions has an unknown version (``AbortedTxn``).
+        If the size is not a multiple of the entry size (``OffsetIndex.sanityCheck``), an entry of
+        aborted transactions has an unknown version (``AbortedTxn``), or the entries of a ``.index``
+        file are those of a later version, with positions of 8 bytes.
     ValueError
         If the name has none of these suffixes.
     OSError
@@ -184,6 +192,8 @@ def parse_index(data: bytes, path: str | os.PathLike[str]) -> IndexEntries:
     """Parse the bytes of an index file of this name; as `read_index`."""
     kind = _kind_of(path)
     dtype = _DTYPES[kind]
+    if kind == "index" and _has_wide_entries(data):
+        raise CorruptIndexError(os.fspath(path), 0, None, _WIDE_ENTRIES, UNKNOWN_INDEX_LAYOUT)
     whole = len(data) - len(data) % dtype.itemsize
     if kind == "txnindex":
         return _known_version(path, np.frombuffer(data[:whole], dtype))
@@ -197,6 +207,33 @@ def parse_index(data: bytes, path: str | os.PathLike[str]) -> IndexEntries:
 def entries_of(path: str | os.PathLike[str], data: bytes) -> IndexEntries:
     """Return bytes as entries of the kind that the file name gives."""
     return np.frombuffer(data, _DTYPES[_kind_of(path)])
+
+
+def _has_wide_entries(data: bytes) -> bool:
+    """
+    Return whether the entries of an offset index have positions of 8 bytes (KIP-1333).
+
+    The file does not say so. Read as entries of 8 bytes, their offsets do not ascend: the upper
+    half of a position is among them.
+    """
+    size = _WIDE_ENTRY.itemsize
+    few = np.frombuffer(data[: 2 * size], OFFSET_INDEX_ENTRY) if len(data) >= 2 * size else None
+    if few is None or _ascends(few["relative_offset"]):
+        return False
+    used = -(-len(data.rstrip(b"\0")) // size)
+    entries = np.frombuffer(data, _WIDE_ENTRY, count=min(used, len(data) // size))
+    # The first entry is near the beginning of the segment.
+    return (
+        len(entries) > 1
+        and 0 <= entries["position"][0] < 2**32
+        and entries["relative_offset"][0] >= 0
+        and _ascends(entries["relative_offset"])
+        and _ascends(entries["position"])
+    )
+
+
+def _ascends(values: NDArray[Any]) -> bool:
+    return bool((values[1:] > values[:-1]).all())
 
 
 def _known_version(path: str | os.PathLike[str], entries: IndexEntries) -> IndexEntries:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from kafkascan._core import layout as _layout, markers as _core, producers as _producers
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.batches.screening import CONTROL, screen
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, detached, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD, NamedCode
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.records.buffers import Gathered
 from kafkascan.records.control import ControlRecordType, decode_control_key, decode_control_record
 from kafkascan.records.decoding import decode_records, iter_decoded
@@ -88,6 +87,15 @@ class ControlRows:
         first, last = np.searchsorted(self.rows, (start, stop)).tolist()
         errors = {at - first: error for at, error in self.errors.items() if first <= at < last}
         return ControlRows(self.rows[first:last] - start, self.markers[first:last], errors)
+
+    @property
+    def unread(self) -> NDArray[np.intp]:
+        """Indices into `rows` of the batches that contain no marker, or one that cannot be read."""
+        return np.flatnonzero(np.isin(self.markers["kind"], (NO_MARKER, UNREADABLE)))
+
+    def error_at(self, index: int, path: str, batch: np.void) -> CorruptBatchError:
+        """Return the error of an `unread` batch."""
+        return self.errors.get(index) or record_error("NO_END_MARKER", path, batch)
 
 
 NO_CONTROL = ControlRows(np.empty(0, np.intp), np.empty(0, MARKER), {})
@@ -167,6 +175,8 @@ def read_markers(
         else:
             del errors[row]
             markers[row] = _decoded(source, alone, np.array([row]), errors)[0]
+            if row in errors:
+                markers["kind"][row] = UNREADABLE
     return markers, errors
 
 

@@ -131,6 +131,9 @@ class ProducerState:
     expiration_ms : int, optional
         Check the order of each producer's batches as a leader with this
         ``producer.id.expiration.ms`` does: `orders`. By default the order is not checked.
+    of_clients : bool, default True
+        Whether clients append to the log. A leader checks the sequence numbers of clients only
+        (``AppendOrigin.CLIENT``), not those of coordinators: see `BROKERS_TOPICS`.
     """
 
     def __init__(
@@ -139,9 +142,10 @@ class ProducerState:
         *,
         records_transactions: bool = False,
         expiration_ms: int | None = None,
+        of_clients: bool = True,
     ) -> None:
         known = _NO_PRODUCERS if entries is None else entries
-        self._cursor = None if expiration_ms is None else _core.LogCursor(expiration_ms)
+        self._cursor = None if expiration_ms is None else _core.LogCursor(expiration_ms, of_clients)
         self._records_transactions = records_transactions
         # Most logs have no producers, and need no table.
         self._made = self._table_of(_last_of_each(known)) if len(known) else None

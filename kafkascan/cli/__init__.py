@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import atexit
 import gc
-import io
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
-from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
-
-# Seconds until a termination signal is raised again.
-_RETRY_SECONDS = 0.1
-
-
-def _terminate(signal_number: int, _frame: object) -> None:
-    """
-    Raise SystemExit, so that incomplete temporary files are removed.
-
-    NumPy discards exceptions raised while it inspects an operand's type. An alarm therefore
-    raises the exception again, except while an exception is being handled.
-    """
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda *_: _terminate(signal_number, None))
-        signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
-    if sys.exc_info()[1] is None:
-        raise SystemExit(128 + signal_number)
+from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_USAGE, exit_code_of
+from kafkascan.cli.signals import exit_code_of_signal, handle_signals, release_signals
+from kafkascan.cli.streams import prepare_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,24 +21,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(100_000)
     # At its exit, Python would search all of them for cycles.
     atexit.register(gc.freeze)
-    # A closed stream is None: rows for it cannot be written. File names may contain bytes that
-    # the encoding lacks.
-    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _terminate)
+    prepare_streams()
     try:
-        return _run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:  # while modules are imported
-        return EXIT_INTERRUPTED
+        handle_signals()
+        code = _run(sys.argv[1:] if arguments is None else arguments)
+    except BaseException as error:
+        if isinstance(error, SystemExit) or exit_code_of_signal() is None:
+            raise
+        code = EXIT_CLEAN
     finally:
-        if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        release_signals()
+    # A library may have turned the exception of a signal into anything.
+    return exit_code_of_signal() or code
 
 
 def _run(arguments: Sequence[str]) -> int:

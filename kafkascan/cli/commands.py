@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import Sequence
 
 import click
 from click.shell_completion import CompletionItem
 
-from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
+from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of, print_message
+from kafkascan.cli.signals import exit_code_of_signal
 from kafkascan.cli.verb_table import VERBS, VERBS_BY_TASK
 
 # Words that other tools have, and the command.
@@ -108,7 +110,10 @@ def _run(arguments: list[str]) -> int | None:
     try:
         code: int | None = cli.main(arguments, prog_name="kafkascan", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if exit_code_of_signal() is None:
+            shown = io.StringIO()
+            error.show(shown)
+            print_message(shown.getvalue().rstrip("\n"))
         return EXIT_USAGE
     except click.Abort:
         return EXIT_INTERRUPTED

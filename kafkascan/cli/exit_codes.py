@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from kafkascan.cli.signals import exit_code_of_signal
+
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 # As a shell reports a process that SIGINT ended.
@@ -21,7 +23,7 @@ def exit_code_of(run: Callable[[], int | None]) -> int:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _report(error)
+        return exit_code_of_signal() or _report(error)
     return code or EXIT_CLEAN
 
 
@@ -39,13 +41,21 @@ def _report(error: Exception) -> int:
         return _failed(str(error), EXIT_USAGE)
     import traceback
 
-    traceback.print_exception(error)
+    print_message("".join(traceback.format_exception(error)).rstrip("\n"))
     return _failed("this is a bug: please report it, with the lines above", EXIT_BUG)
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"kafkascan: {message}", file=sys.stderr)
+    print_message(f"kafkascan: {message}")
     return code
+
+
+def print_message(text: str) -> None:
+    """Print a text to stderr, without the secrets of URLs and what a terminal would obey."""
+    from kafkascan.format.shown_places import without_secrets  # not at each start
+    from kafkascan.format.texts import printable_lines
+
+    print(printable_lines(without_secrets(text)), file=sys.stderr)
 
 
 def _cannot_write(error: OSError) -> int:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_open_batches
-from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, print_message
 from kafkascan.cli.output import RowOutput
-from kafkascan.format.errors import KafkaScanError, NotALogError
+from kafkascan.format.errors import FileGoneError, KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
+from kafkascan.format.shown_places import shown_url, without_secrets
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.log_problems import SegmentOffsets, Tail
 from kafkascan.logs.queries.segment_inputs import (
     InputChecks,
@@ -112,6 +112,9 @@ class FindingReport:
 
     def add_unreadable(self, path: str, error: Exception) -> None:
         """Add an error that prevented a file from being read or written."""
+        if isinstance(error, FileGoneError):  # retention or compaction goes on meanwhile
+            self.add(str(error), is_note=True)
+            return
         if isinstance(error, KafkaScanError):  # its message contains the path
             self._findings.append(str(error))
         else:
@@ -192,7 +195,7 @@ class Run:
     def find_segments(self, segments: SegmentPaths) -> list[SegmentInput]:
         """Return the segment files that paths name."""
         report = FindingReport()
-        found = segments.find(report.add_unreadable)
+        found = segments.find(report.add_unreadable, report.add_problems)
         for one in found:
             is_given = one.size == 0 and one.path in segments.paths and one.path.is_file()
             if is_given and why_not_a_log(one.path.name, b"") is None:
@@ -251,10 +254,21 @@ class Run:
         return results
 
     def each(
-        self, paths: Sequence[Path], work: Callable[[Path, FindingReport], Result]
+        self,
+        paths: Sequence[Path],
+        work: Callable[[Path, FindingReport], Result],
+        damage: tuple[type[KafkaScanError], ...] = (),
     ) -> list[Result]:
         """
         Work on paths one after the other.
+
+        Parameters
+        ----------
+        paths : sequence of Path
+        work : callable
+            Takes a path and a report.
+        damage : tuple of types
+            Errors that are findings: the file was read, and its content prevents a result.
 
         Returns
         -------
@@ -268,7 +282,10 @@ class Run:
             try:
                 results.append(work(path, report))
             except READ_ERRORS as error:
-                report.add_unreadable(str(path), error)
+                if isinstance(error, damage) and not isinstance(error, NotALogError):
+                    report.add(str(error) if str(path) in str(error) else f"{path}: {error}")
+                else:
+                    report.add_unreadable(str(path), error)
             self.print_report(report)
         return results
 
@@ -290,7 +307,11 @@ class Run:
         """
         for log in group_by_log(inputs):
             checks = InputChecks()
-            for one in log:
+            for listed in log:
+                one = listed.current()
+                if one is None:
+                    checks.skip()
+                    continue
                 offsets = SegmentOffsets(one.segment)
                 report = FindingReport(self._advance, offsets)
                 try:
@@ -299,8 +320,9 @@ class Run:
                             yield one, result
                 except READ_ERRORS as error:
                     report.add_unreadable(str(one.path), error)
-                self.print_report(report)
-                self.print_problems(checks.add(one, offsets))
+                finally:  # also if the caller has enough rows
+                    self.print_report(report)
+                    self.print_problems(checks.add(one, offsets))
             self.print_problems(checks.finish())
 
     def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:
@@ -315,6 +337,8 @@ class Run:
         report = FindingReport(self._advance, SegmentOffsets(one.segment))
         try:
             return [work(one, report)], report
+        except FileGoneError:  # the file is no part of the log any more
+            return [], report
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)
             return [], report
@@ -343,10 +367,10 @@ class Run:
     def print(self, line: str) -> None:
         """Print a line to stderr, above the progress bar."""
         if self._bar is None:
-            print(line, file=sys.stderr)
+            print_message(line)
         else:
             self._bar.console.print(
-                line, markup=False, highlight=False, emoji=False, soft_wrap=True
+                without_secrets(line), markup=False, highlight=False, emoji=False, soft_wrap=True
             )
 
     # ---- progress ----------------------------------------------------------------------------

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
 _KCAT_OFFSET = re.compile(r"beginning|end|stored|-?[0-9]+|[se]@[0-9]+")
-_THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 _MOST_SECONDS = 1 << 40  # what follows is far from any record
-_TIMES = "write 2025-11-23T10:00:00+01:00 (UTC without a zone), -1h, -7d or milliseconds"
+_TIMES = "write 2025-11-23T10:00:00+01:00 (UTC without a zone), now, -1h, -7d or milliseconds"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 FORMATS = ("table", "json", "jsonl", "csv")
@@ -51,7 +50,7 @@ Decorator: TypeAlias = Callable[[Command], Command]
 
 class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """
-    A point in time: ISO 8601 (UTC without a zone), a time before now, or milliseconds.
+    A point in time: ISO 8601 (UTC without a zone), now or a time before it, or milliseconds.
 
     ``-90s``, ``-15m``, ``-1h`` and ``-7d`` are times before now. A number of milliseconds that is
     not in this century may be one of seconds, or a year; it is an error.
@@ -63,8 +62,10 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click
         """Return milliseconds since the epoch."""
         import numpy as np
 
-        from kafkascan.format.times import milliseconds_or_now, to_milliseconds
+        from kafkascan.format.times import THIS_CENTURY, milliseconds_or_now, to_milliseconds
 
+        if value == "now":
+            return milliseconds_or_now()
         ago = _AGO.fullmatch(value) if isinstance(value, str) else None
         if ago is not None:
             return milliseconds_or_now() - int(ago["count"]) * _UNITS[ago["unit"]]
@@ -73,7 +74,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click
         except ValueError:
             self.fail(f"{value!r} is no time; {_TIMES}", param, context)
         is_number = isinstance(value, str) and value.lstrip("+-").isdecimal()
-        if is_number and milliseconds not in _THIS_CENTURY:
+        if is_number and milliseconds not in THIS_CENTURY:
             readings = f"{_iso(np.datetime64(milliseconds, 'ms'))} in milliseconds"
             if abs(milliseconds) < _MOST_SECONDS:
                 readings += f", and {_iso(np.datetime64(milliseconds, 's'))} in seconds"
@@ -202,13 +203,11 @@ class DiskPath(InputPath):
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
         """Return the path."""
-        from kafkascan.io.stores.stored_objects import shown_url
         from kafkascan.io.stores.urls import UrlPath
 
         path = super().convert(value, param, context)
         if isinstance(path, UrlPath):
-            place = shown_url(str(path))
-            self.fail(f"{place}: files are written, which must be on a disk", param, context)
+            self.fail(f"{path}: files are written, which must be on a disk", param, context)
         return path
 
 
@@ -512,6 +511,7 @@ def table_command(
     inputs: Decorator = with_logs,
     to_file: bool = True,
     rows: str = "rows",
+    damage: tuple[type[KafkaScanError], ...] = (),
 ) -> Callable[[Command], click.Command]:
     """
     Declare a command that prints the rows of a table of the library for each of its paths.
@@ -529,6 +529,8 @@ def table_command(
         Declares the paths: ``paths``, or one ``path``.
     to_file, rows
         See `with_run`.
+    damage : tuple of types
+        See `Run.each`.
     """
 
     def decorate(read: Command) -> click.Command:
@@ -547,7 +549,7 @@ def table_command(
                 report.add_problems(found.problems)
                 return found
 
-            found = run.each(paths if path is None else [path], work)
+            found = run.each(paths if path is None else [path], work, damage)
             run.output.write_tables(schema, found)
 
         outer = with_run(schema, to_file=to_file, rows=rows)

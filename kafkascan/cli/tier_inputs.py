@@ -85,13 +85,10 @@ class TierOptions:
         self, path: Path, wanted: PartitionFilter, report: FindingReport, cluster: Path | None
     ) -> Path | LogDir:
         """Return remote storage, and note it; or else wanted logs, for which no cluster counts."""
-        from kafkascan.io.stores.stored_objects import shown_url
-
         logs, tier = self._logs_at(path)
         if tier is None:
             if cluster is not None:
-                place = shown_url(str(path))
-                raise click.UsageError(f"--cluster is for remote storage, {place} is none")
+                raise click.UsageError(f"--cluster is for remote storage, {path} is none")
             return path if logs is None else wanted.partitions(logs)
         report.add(describe_tier(path, tier), is_note=True)
         for line in _describe_topics(tier):

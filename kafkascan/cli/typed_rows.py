@@ -10,7 +10,7 @@ import click
 
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import TYPED
-from kafkascan.format.errors import NoLogsError
+from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.queries.row_windows import FoundRows
 from kafkascan.records.record_table import RecordTable
@@ -83,17 +83,26 @@ def _open_registry_of(run: Run, folder: Path, place: str | None) -> Registry:
     ------
     click.UsageError
         If the data dir has none.
+    RegistryError
+        If the place cannot be read.
     """
-    from kafkascan.schemas.places import open_registry
+    from kafkascan.schemas.places import RegistryError, open_registry
 
+    # The folders of a tar archive are only names.
+    archive = next((one for one in (folder, *folder.parents) if one.is_file()), folder)
     try:
-        registry = open_registry(folder if place is None else place)
+        registry = open_registry(archive if place is None else place)
     except NoLogsError:
         if place is not None:
             raise
         raise click.UsageError(
             f"{folder} has no topic _schemas: name the schemas with --registry PLACE"
         ) from None
+    except OSError as error:
+        if isinstance(error, KafkaScanError):
+            raise
+        reason = f"cannot read the schema registry: {error.strerror or error}"
+        raise RegistryError(str(place or folder), reason) from None
     report = FindingReport()
     report.add_problems(registry.problems)
     run.print_report(report)

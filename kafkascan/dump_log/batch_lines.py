@@ -22,7 +22,6 @@ from kafkascan.batches.columns import (
     timestamp_type,
 )
 from kafkascan.batches.verify import crc_of_bytes, verify_rows
-from kafkascan.batches.walks import read_bytes
 from kafkascan.dump_log.log_frames import Frame
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
@@ -30,7 +29,7 @@ from kafkascan.format.layout import (
     CompressionType,
     TimestampType,
 )
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 
 _TIMESTAMP_TYPES = tuple(kind.display_name for kind in TimestampType)
 _CODECS = tuple(kind.display_name for kind in CompressionType)

@@ -12,6 +12,7 @@ from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.line_output import LineOutput
 from kafkascan.dump_log.log_dump import OffsetGaps, dump_log
 from kafkascan.format.errors import CorruptSnapshotError
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.stores.urls import as_path, is_url
 
 if TYPE_CHECKING:
@@ -83,34 +84,34 @@ def dump_files(
     output = LineOutput(write)
     try:
         for name in files:
-            shown = shown_path(name)
-            output.add([f"Dumping {shown}"])
-            _dump_file(shown, options, complaints, output, complain)
+            path = java_path(name)
+            output.add([f"Dumping {shown_url(path)}"])
+            _dump_file(path, options, complaints, output, complain)
     finally:
         output.flush()
     complain(complaints.text())
 
 
-def shown_path(name: str) -> str:
-    """Return a path as Java's ``File`` prints it, which keeps ``.`` and ``..``; a URL as it is."""
+def java_path(name: str) -> str:
+    """Return a path as Java's ``File`` has it, which keeps ``.`` and ``..``; a URL as it is."""
     if is_url(name):
         return name
     return re.sub("(?<=.)/$", "", re.sub("/+", "/", name))
 
 
-def absolute_path(shown: str) -> str:
-    """Return the path that complaints name; a URL as it is."""
-    return shown if is_url(shown) else os.path.join(os.getcwd(), shown)
+def absolute_path(name: str) -> str:
+    """Return the path that complaints name; a URL without secrets."""
+    return shown_url(name) if is_url(name) else os.path.join(os.getcwd(), name)
 
 
 def _dump_file(
-    shown: str,
+    name: str,
     options: DumpOptions,
     complaints: Complaints,
     output: LineOutput,
     complain: Complain,
 ) -> None:
-    path, full_path = as_path(shown), absolute_path(shown)
+    path, full_path = as_path(name), absolute_path(name)
     _, dot, ending = path.name.rpartition(".")
     suffix = dot + ending
     if suffix in (".log", ".checkpoint"):
@@ -120,12 +121,12 @@ def _dump_file(
         from kafkascan.dump_log import index_dump
 
         found = complaints.indexes.setdefault(full_path, index_dump.IndexComplaints())
-        for lines in index_dump.index_lines(shown, options, found):
+        for lines in index_dump.index_lines(name, options, found):
             output.add(lines)
     elif suffix in (".txnindex", ".snapshot"):
         _dump_side_file(path, output, complain)
     else:
-        complain(f"Ignoring unknown file {shown}\n")
+        complain(f"Ignoring unknown file {shown_url(name)}\n")
 
 
 def _dump_side_file(path: Path, output: LineOutput, complain: Complain) -> None:

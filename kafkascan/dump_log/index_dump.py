@@ -20,6 +20,7 @@ from kafkascan.dump_log.log_frames import (
 )
 from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import as_path
@@ -67,12 +68,12 @@ def _offset_index_lines(
     with Source(_sibling(path, ".log")) as log:
         entries = _whole_entries(path)
         if not len(entries):
-            yield [f"{name} is empty."]
+            yield [f"{shown_url(name)} is empty."]
             return
         offsets = (entries["relative_offset"].astype("i8") + base).tolist()
         if options.checks_index_only:
             _require_sane(path, offsets[-1] >= base)
-            yield [f"{name} passed sanity check."]
+            yield [f"{shown_url(name)} passed sanity check."]
             return
         lines: list[str] = []
         try:
@@ -120,7 +121,7 @@ def _time_index_lines(
     if options.checks_index_only:
         is_sane = not times or (times[-1] >= times[0] and offsets[-1] >= base)
         _require_sane(path, is_sane)
-        yield [f"{name} passed sanity check."]
+        yield [f"{shown_url(name)} passed sanity check."]
         return
     batches = _Batches(log, 0) if times else None
     lines: list[str] = []
@@ -209,19 +210,16 @@ def transaction_index_lines(path: Path) -> list[str]:
     CorruptIndexError, OSError
     """
     entries = _whole_entries(path)
-    # ``AbortedTxn.version`` reads the first of the two bytes.
-    versions = (entries["version"] >> 8).tolist()
-    for row, version in enumerate(versions):
-        if version > 0:
+    for row, version in enumerate(entries["version"].tolist()):
+        if version != 0:
             raise _bad_entry(path, row, f"version {version} is not known")
     names = {
         "producerId": "producer_id", "firstOffset": "first_offset",
         "lastOffset": "last_offset", "lastStableOffset": "last_stable_offset",
     }  # fmt: skip
     return [
-        f"version: {version} "
-        + " ".join(f"{name}: {entry[column]}" for name, column in names.items())
-        for version, entry in zip(versions, entries, strict=True)
+        "version: 0 " + " ".join(f"{name}: {entry[column]}" for name, column in names.items())
+        for entry in entries
     ]
 
 

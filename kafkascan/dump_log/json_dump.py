@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from kafkascan.dump_log import index_dump
-from kafkascan.dump_log.dump_files import Complaints, absolute_path, shown_path
+from kafkascan.dump_log.dump_files import Complaints, absolute_path, java_path
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.line_output import LineOutput
 from kafkascan.dump_log.log_dump import OffsetGaps, dump_batches, title_of_log
 from kafkascan.format.errors import CorruptSnapshotError
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.stores.urls import as_path
 
 Fields = dict[str, Any]
@@ -47,21 +48,19 @@ def dump_as_json(
     options = replace(options, is_json=True)
     try:
         for name in files:
-            _dump_file(shown_path(name), options, complaints, output)
+            _dump_file(java_path(name), options, complaints, output)
     finally:
         output.add(json.dumps(fields) for fields in _findings(complaints))
         output.flush()
 
 
-def _dump_file(
-    shown: str, options: DumpOptions, complaints: Complaints, output: LineOutput
-) -> None:
-    path = as_path(shown)
+def _dump_file(name: str, options: DumpOptions, complaints: Complaints, output: LineOutput) -> None:
+    path, shown = as_path(name), shown_url(name)
     if not path.name.endswith(_LOGS):
-        output.add(json.dumps(fields) for fields in _of_side_file(shown, options, complaints))
+        output.add(json.dumps(fields) for fields in _of_side_file(name, options, complaints))
         return
     output.add([json.dumps({"kind": "file", "file": shown, "title": title_of_log(path)})])
-    gaps = complaints.gaps.setdefault(absolute_path(shown), OffsetGaps())
+    gaps = complaints.gaps.setdefault(absolute_path(name), OffsetGaps())
     left = dump_batches(path, options, gaps, output)
     if left:
         found = {"kind": "finding", "file": str(path), "what": "invalid bytes at the end",
@@ -69,13 +68,13 @@ def _dump_file(
         output.add([json.dumps(found)])
 
 
-def _of_side_file(shown: str, options: DumpOptions, complaints: Complaints) -> Iterator[Fields]:
-    path, full_path = as_path(shown), absolute_path(shown)
+def _of_side_file(name: str, options: DumpOptions, complaints: Complaints) -> Iterator[Fields]:
+    path, full_path = as_path(name), absolute_path(name)
     suffix = "." + path.name.rpartition(".")[2]
-    yield {"kind": "file", "file": shown}
+    yield {"kind": "file", "file": shown_url(name)}
     if suffix in _INDEXES:
         found = complaints.indexes.setdefault(full_path, index_dump.IndexComplaints())
-        for lines in index_dump.index_lines(shown, options, found):
+        for lines in index_dump.index_lines(name, options, found):
             yield from (_of_index_line(line) for line in lines)
     elif suffix == ".txnindex":
         for line in index_dump.transaction_index_lines(path):

@@ -18,6 +18,7 @@ from kafkascan.dump_log.line_output import (
 )
 from kafkascan.dump_log.log_frames import Frame, framed_batches
 from kafkascan.format.errors import UnsupportedCompressionError
+from kafkascan.format.file_names import leading_offset
 from kafkascan.format.layout import BATCH_DTYPE, CompressionType
 from kafkascan.io.concurrency import are_small, group_by_bytes, map_ordered, require_threads
 from kafkascan.io.sources import Source
@@ -32,10 +33,10 @@ def offset_of_name(path: Path) -> int:
     ValueError
         If the name does not begin with one.
     """
-    digits = path.name.partition(".")[0]
-    if not digits.isdecimal():
+    offset = leading_offset(path.name)
+    if offset is None:
         raise ValueError(f"{path}: the name does not begin with an offset")
-    return int(digits)
+    return offset
 
 
 _BOOTSTRAP = "bootstrap.checkpoint"

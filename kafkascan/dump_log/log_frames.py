@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.scan import iter_batches
-from kafkascan.batches.walks import read_bytes, row_of_header
+from kafkascan.batches.walks import row_of_header
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -18,7 +18,7 @@ from kafkascan.format.layout import (
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
 )
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 
 # Base offset, size and magic; between the last two, other fields.
 _PREFIX = struct.Struct(">qi4xB")

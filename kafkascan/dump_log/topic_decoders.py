@@ -25,6 +25,7 @@ from kafkascan.internal_topics.topic_messages import (
     decode_coordinator_record,
     decode_framed_message,
 )
+from kafkascan.internal_topics.transaction_states import TRANSACTION_STATUSES
 
 # ---- topics of coordinators ------------------------------------------------------------------
 
@@ -61,6 +62,9 @@ def _coordinator_json(message: Message) -> dict[str, Any]:
         for printed, member in zip(found["members"], message.fields["members"], strict=True):
             _decode_protocol(printed, "subscription", SUBSCRIPTION, member)
             _decode_protocol(printed, "assignment", ASSIGNMENT, member)
+    if message.schema.name == "TransactionLogValue":
+        status = message.fields["transaction_status"]
+        found["transactionStatus"] = TRANSACTION_STATUSES.get(status, str(status))
     return found
 
 

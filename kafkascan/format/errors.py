@@ -11,6 +11,7 @@ import errno
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkascan._core import layout as _layout
+from kafkascan.format.shown_places import shown_url
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ class CorruptLogError(KafkaScanError, ValueError):
     def __init__(
         self, path: str, position: int, base_offset: int | None, reason: str, symbol: str
     ) -> None:
+        path = shown_url(path)
         super().__init__(path, position, base_offset, reason, symbol)
         self.path = path
         self.position = position
@@ -174,6 +176,31 @@ class BatchTableError(KafkaScanError, ValueError):
         return f"{self.path}: {where}batches[{self.row}]: {self._sentence} [{self.symbol}]"
 
 
+class UnfitBatchError(KafkaScanError, ValueError):
+    """
+    A batch cannot have a header field that it was to get, or not that value.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+        Position of the batch.
+    base_offset : int
+    reason : str
+    """
+
+    def __init__(self, path: str, position: int, base_offset: int, reason: str) -> None:
+        super().__init__(path, position, base_offset, reason)
+        self.path = path
+        self.position = position
+        self.base_offset = base_offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        batch = f"position {self.position} (base_offset {self.base_offset})"
+        return f"{self.path}: {batch}: {self.reason} [UNFIT_BATCH]"
+
+
 class RecordInputError(KafkaScanError, ValueError):
     """
     Kafka's format cannot represent the record, or Kafka's writers would reject it.
@@ -222,6 +249,7 @@ class SourceReadError(KafkaScanError, OSError):
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(errno.EIO, reason)
+        path = shown_url(path)
         self.filename = path
         self.path = path
         self.position = position
@@ -232,6 +260,59 @@ class SourceReadError(KafkaScanError, OSError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.position, self.reason)
+
+
+class FileChangedError(KafkaScanError, OSError):
+    """
+    Another process changed a file after it was read, so that it is not replaced or truncated.
+
+    Attributes
+    ----------
+    path : str
+    reason : str
+    position : int or None
+        Position of the first byte that was not there, or is no longer; None if it is not known.
+    """
+
+    def __init__(self, path: str, reason: str, position: int | None = None) -> None:
+        super().__init__(errno.EBUSY, reason)
+        self.filename = path
+        self.path = path
+        self.reason = reason
+        self.position = position
+
+    def __str__(self) -> str:
+        where = "" if self.position is None else f"position {self.position}: "
+        return (
+            f"{self.path}: {where}{self.reason} since it was read. It was left as it is: stop what"
+            " writes it, and run the command again [FILE_CHANGED]"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason, self.position)
+
+
+class FileGoneError(KafkaScanError, FileNotFoundError):
+    """
+    A file of a log was deleted since its folder was listed: by retention, or by compaction.
+
+    Attributes
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        reason = "the file was deleted since its folder was listed"
+        super().__init__(errno.ENOENT, reason)
+        self.filename = path
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} [FILE_GONE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path,)
 
 
 class RewriteError(KafkaScanError, RuntimeError):

@@ -15,6 +15,9 @@ _NAME = re.compile(
 
 _LIVE_SUFFIX = ".log"
 
+DELETED_SUFFIX, SWAP_SUFFIX = ".deleted", ".swap"
+"""What a broker adds to the name of a file before it deletes it, and while it replaces others."""
+
 # Files of a broker's data directory, by their names.
 _OF_BROKERS = re.compile(
     r"""(?:\d+(?:-\d+)?|bootstrap)\.(?:log|checkpoint|index|timeindex|txnindex|snapshot)(?:\..*)?
@@ -37,6 +40,14 @@ GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
 REMOTE_TOPIC = "__remote_log_metadata"
+LATER_TOPICS = {"__mirror_state": "the topic is one of cluster mirroring (KIP-1279)"}
+"""Kafka's own topics of later versions, whose records are not known, and what they belong to."""
+
+OFFSETS = 1 << 63
+"""Offsets are below this; names may contain larger numbers, which Kafka does not parse."""
+
+BROKERS_TOPICS = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC})
+"""Topics to which only brokers append: those of ``Topic.isInternal``, and the metadata."""
 
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
@@ -96,6 +107,12 @@ def live_base_offset(name: str) -> int | None:
     """Return the base offset in the name of a live log segment; None for any other name."""
     stem = name.removesuffix(_LIVE_SUFFIX)
     return int(stem) if stem is not name and stem.isdecimal() else None
+
+
+def leading_offset(name: str) -> int | None:
+    """Return the offset with which the name of a file begins; None if there is none, as in Java."""
+    digits = name.partition(".")[0]
+    return int(digits) if digits.isdecimal() and int(digits) < OFFSETS else None
 
 
 def is_name_of_brokers(name: str) -> bool:

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from kafkascan._core.text_lines import java_text
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAYBE_UNPRINTABLE = re.compile(r"[^\n\t -~]")
 _MOST_LINES = 30
@@ -81,4 +79,6 @@ def java_string(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
+        from kafkascan._core.text_lines import java_text  # not to print a message
+
         return java_text(data).decode()

@@ -12,6 +12,8 @@ TimeLike: TypeAlias = int | str | datetime.datetime | np.datetime64 | np.integer
 """Milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, a
 `numpy.datetime64` or a pandas `Timestamp`, which is a `datetime`."""
 
+THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
+"""Milliseconds; Kafka is not older."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -46,9 +48,30 @@ def to_milliseconds(time: TimeLike, name: str = "time", *, rounds_up: bool = Tru
     return milliseconds
 
 
+def moment_of(time: TimeLike, name: str = "time", *, rounds_up: bool = True) -> int:
+    """
+    Return a point in time that a caller asks for; see `to_milliseconds`.
+
+    Raises
+    ------
+    ValueError
+        Also if it is a number that would be a time of this century in seconds: an answer about
+        1970 is none.
+    """
+    milliseconds = to_milliseconds(time, name, rounds_up=rounds_up)
+    is_number = isinstance(time, (int, np.integer)) or (isinstance(time, str) and _is_number(time))
+    if is_number and milliseconds * 1000 in THIS_CENTURY:
+        raise ValueError(
+            f"{name} {time} is {_iso(milliseconds)} in milliseconds, and"
+            f" {_iso(milliseconds * 1000)} in seconds: give milliseconds, a datetime or a text in"
+            " ISO 8601"
+        )
+    return milliseconds
+
+
 def milliseconds_or_now(time: TimeLike | None = None, name: str = "time") -> int:
-    """Return a point in time as milliseconds since the epoch; now if it is None."""
-    return clock.time_ns() // 1_000_000 if time is None else to_milliseconds(time, name)
+    """Return a point in time as milliseconds since the epoch, as `moment_of`; now if it is None."""
+    return clock.time_ns() // 1_000_000 if time is None else moment_of(time, name)
 
 
 def age_text(milliseconds: int) -> str:
@@ -57,6 +80,14 @@ def age_text(milliseconds: int) -> str:
         if abs(milliseconds) >= size:
             return f"{milliseconds // size:,} {unit}"
     return f"{milliseconds} ms"
+
+
+def _is_number(text: str) -> bool:
+    return text.strip().lstrip("+-").isdecimal()
+
+
+def _iso(milliseconds: int) -> str:
+    return str(np.datetime_as_string(np.datetime64(milliseconds, "ms"), timezone="UTC"))
 
 
 def _split(time: TimeLike, name: str) -> tuple[int, bool]:

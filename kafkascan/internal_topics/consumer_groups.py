@@ -23,7 +23,7 @@ from kafkascan.internal_topics.coordinator_records import (
     UNKNOWN_SCHEMA,
     DecodedRecord,
     GroupTables,
-    UnknownRecord,
+    UnknownParts,
     decode_records,
     topic_names,
     unknown_table,
@@ -32,6 +32,7 @@ from kafkascan.internal_topics.group_members import GROUP_SCHEMA, MEMBER_SCHEMA,
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
 from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord, replay_all
 from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.topic_records import AsOf, open_topic, topic_problem
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
@@ -175,16 +176,18 @@ def read_groups(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Groups:
     brokers, each data dir has the groups whose coordinator partition it has.
     """
     log_dir, logs = open_topic(path, GROUPS_TOPIC)
-    return _GroupsBuilder(log_dir, lag=as_of is None).build(replay_all(logs, as_of))
+    notes = notes_of_moving(logs)
+    return _GroupsBuilder(log_dir, notes, lag=as_of is None).build(replay_all(logs, as_of))
 
 
 class _GroupsBuilder:
     """Builds the tables of `Groups` from the records of all partitions."""
 
-    def __init__(self, log_dir: LogDir, *, lag: bool) -> None:
+    def __init__(self, log_dir: LogDir, notes: Problems, *, lag: bool) -> None:
         self._ends = TopicEnds(log_dir) if lag else None
         self._log_dir = log_dir
-        self._unknown: list[UnknownRecord] = []
+        self._unknown = UnknownParts()
+        self._notes = notes
         self._bad_members: list[Problem] = []
         self._groups: dict[str, GroupRecords] = {}
         self._logs: dict[str, ReplayedLog] = {}
@@ -200,15 +203,16 @@ class _GroupsBuilder:
             for one in groups
             for row in one.member_rows(names, partial(self._add_bad_member, one))
         ]
-        problems = Problems(self._bad_members) + map(self._beyond_end, filter(_is_beyond, offsets))
+        problems = self._notes + self._bad_members
+        problems += map(self._beyond_end, filter(_is_beyond, offsets))
         problems += (problem for log in logs for problem in log.problems)
-        problems += (one.problem for one in self._unknown)
+        problems += self._unknown.problems
         return Groups(
             _offset_table(OFFSET_SCHEMA, offsets, problems),
             Table.of_rows(GROUP_SCHEMA, of_groups, problems),
             Table.of_rows(MEMBER_SCHEMA, of_members, problems),
             _offset_table(PENDING_SCHEMA, pending, problems),
-            unknown_table(self._unknown, problems),
+            unknown_table(self._unknown.records, problems),
             logs,
             problems,
         )
@@ -257,7 +261,7 @@ class _GroupsBuilder:
         self, log: ReplayedLog, found: dict[tuple[str, str, int], DecodedRecord]
     ) -> Iterator[dict[str, Any]]:
         """Yield rows of partitions whose commit before the limit may have been removed."""
-        ignored: list[UnknownRecord] = []
+        ignored = UnknownParts()
         schemas = COORDINATOR_RECORDS[GROUPS_TOPIC]
         for record in decode_records(schemas, log, log.unsettled.values(), ignored):
             if record.key.type in _OFFSET_COMMITS and _committed_partition(record) not in found:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.log_messages import CoordinatorSchemas
 from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError
 from kafkascan.internal_topics.topic_messages import (
@@ -49,6 +50,11 @@ def uuid_of(text: str) -> uuid.UUID:
 
 UNKNOWN_RECORD = "UNKNOWN_RECORD"
 """Symbol of a problem: a record of an unknown type or version, or a damaged one."""
+
+UNKNOWN_FIELD = "UNKNOWN_FIELD"
+"""Symbol of a note: a tagged field that the schemas do not have; its value is not in the answer."""
+
+_MOST_FIELDS = 100
 
 GROUP = Field("group", "string", "id of the group", nullable=False, shown=Shown.ALWAYS)
 TOPIC_ID = Field("topic_id", "string", "id of the topic", shown=Shown.WIDE)
@@ -141,6 +147,65 @@ class UnknownRecord:
         return topic_problem(self.log, UNKNOWN_RECORD, text)
 
 
+@dataclass
+class _FieldTally:
+    """The records with an unknown tagged field."""
+
+    first_offset: int
+    count: int = 0
+
+
+@dataclass
+class UnknownParts:
+    """
+    What records contain that this version of kafkascan does not know.
+
+    Attributes
+    ----------
+    records : list of UnknownRecord
+        Records of unknown types and versions, and damaged ones.
+    """
+
+    records: list[UnknownRecord] = field(default_factory=list)
+    _fields: dict[tuple[Log, str, int], _FieldTally] = field(default_factory=dict)
+    _unnamed: dict[Log, _FieldTally] = field(default_factory=dict)
+
+    def add_tags(self, log: Log, offset: int, *messages: Message | None) -> None:
+        """Count the unknown tagged fields of a record."""
+        found = {
+            (log, tag.structure, tag.tag)
+            for one in messages
+            if one is not None
+            for tag in one.unknown_tags
+        }
+        for key in found:
+            if key in self._fields or len(self._fields) < _MOST_FIELDS:
+                self._fields.setdefault(key, _FieldTally(offset)).count += 1
+            else:
+                self._unnamed.setdefault(log, _FieldTally(offset)).count += 1
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What this means for an answer; a field is a note."""
+        named = (
+            (log, f"tagged field {tag} of {structure}", tally)
+            for (log, structure, tag), tally in self._fields.items()
+        )
+        others = ((log, "other tagged fields", tally) for log, tally in self._unnamed.items())
+        return [
+            *(one.problem for one in self.records),
+            *(_note_of_field(*one) for one in (*named, *others)),
+        ]
+
+
+def _note_of_field(log: Log, what: str, tally: _FieldTally) -> Problem:
+    text = (
+        f"{what}, which this version of kafkascan does not know, in {tally.count:,} records, first"
+        f" at offset {tally.first_offset}: the value is not in the answer"
+    )
+    return topic_problem(log, UNKNOWN_FIELD, text, Severity.NOTE, rows_missing=False)
+
+
 def unknown_table(records: Iterable[UnknownRecord], problems: Problems) -> Table:
     """Return unknown records as a table."""
     rows = (vars(one) | {"partition": one.partition} for one in records)
@@ -160,7 +225,7 @@ def decode_records(
     schemas: CoordinatorSchemas,
     log: ReplayedLog,
     records: Iterable[StoredRecord],
-    unknown: list[UnknownRecord],
+    unknown: UnknownParts,
 ) -> Iterator[DecodedRecord]:
     """
     Yield decoded records.
@@ -172,7 +237,7 @@ def decode_records(
     log : ReplayedLog
         Contains the records.
     records : iterable of StoredRecord
-    unknown : list of UnknownRecord
+    unknown : UnknownParts
         Receives the records of other types and of later versions, and damaged ones.
     """
     for stored in records:
@@ -181,8 +246,10 @@ def decode_records(
             assert value is not None  # tombstones are not stored
             require_known_version(value)
         except SchemaError as error:
-            unknown.append(unknown_record(log.log, stored.offset, stored.key, stored.value, error))
+            record = unknown_record(log.log, stored.offset, stored.key, stored.value, error)
+            unknown.records.append(record)
             continue
+        unknown.add_tags(log.log, stored.offset, key, value)
         yield DecodedRecord(stored, log.partition, key, value)
 
 
@@ -190,19 +257,33 @@ def decode_framed_records(
     schemas: Mapping[int, MessageSchema],
     log: Log,
     table: RecordTable,
-    unknown: list[UnknownRecord],
+    unknown: UnknownParts,
 ) -> Iterator[tuple[int, Message]]:
     """Yield offset and message of the data records of a table; see `decode_framed_message`."""
     rows = table[~table["is_control"]]
     for offset, value in zip(rows["offset"].tolist(), rows.items("value"), strict=True):
-        try:
-            message = decode_framed_message(schemas, value or b"")
-            require_known_version(message)
-        except SchemaError as error:
-            code = error.code if isinstance(error, UnknownRecordTypeError) else None
-            unknown.append(UnknownRecord(log, offset, code, str(error), b"", value or b""))
-            continue
-        yield offset, message
+        message = decode_framed_record(schemas, log, offset, value, unknown)
+        if message is not None:
+            yield offset, message
+
+
+def decode_framed_record(
+    schemas: Mapping[int, MessageSchema],
+    log: Log,
+    offset: int,
+    value: bytes | None,
+    unknown: UnknownParts,
+) -> Message | None:
+    """Return the message of a record; None if it is not known."""
+    try:
+        message = decode_framed_message(schemas, value or b"")
+        require_known_version(message)
+    except SchemaError as error:
+        code = error.code if isinstance(error, UnknownRecordTypeError) else None
+        unknown.records.append(UnknownRecord(log, offset, code, str(error), b"", value or b""))
+        return None
+    unknown.add_tags(log, offset, message)
+    return message
 
 
 def require_known_version(message: Message) -> None:

@@ -24,8 +24,10 @@ Row: TypeAlias = "dict[str, Any]"
 
 _VERSION_SIZE = 2
 _CONSUMER = "consumer"
-_MEMBER_STATES = {0: "Stable", 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}
-_STABLE = 0
+_STABLE = "Stable"
+# ``MemberState`` of Kafka's packages ``group.modern`` and ``group.streams`` has other numbers.
+_MEMBER_STATES = {0: _STABLE, 1: "UnrevokedPartitions", 2: "UnreleasedPartitions"}
+_STREAMS_MEMBER_STATES = {1: _STABLE, 2: "UnrevokedTasks", 3: "UnreleasedTasks"}
 
 # Kafka's numbers of the records of each kind of group.
 _METADATA, _MEMBER, _TARGET_EPOCH, _TARGET, _CURRENT = range(5)
@@ -122,9 +124,13 @@ class GroupRecords:
     def _is_reconciled(self, current: Row | None) -> bool:
         return (
             current is not None
-            and current["state"] == _STABLE
+            and self._member_state(current) == _STABLE
             and current["member_epoch"] == self.assignment_epoch
         )
+
+    def _member_state(self, current: Row) -> str:
+        names = _STREAMS_MEMBER_STATES if self.type == "Streams" else _MEMBER_STATES
+        return names.get(current.get("state", -1), "Unknown")
 
     def group_row(self) -> Row:
         """Return the row of the table of groups, without its exactness."""
@@ -162,12 +168,13 @@ class GroupRecords:
         target = self.targets.get(member_id, {})
         return self._row(member_id, member) | {
             "epoch": current.get("member_epoch", -1),
-            "state": _MEMBER_STATES.get(current.get("state", -1), "Unknown"),
+            "state": self._member_state(current),
             "subscription": member.get("subscribed_topic_names"),
             "subscription_regex": member.get("subscribed_topic_regex") or None,
             "assignment": _partitions(current.get("assigned_partitions", []), names),
             "target": _partitions(target.get("topic_partitions", []), names),
             "tasks": _tasks(current),
+            "target_tasks": _tasks(target),
         }
 
     def _classic_row(self, member: Row, on_invalid: Callable[[str], object]) -> Row:
@@ -207,6 +214,7 @@ class GroupRecords:
             "assignment": [],
             "target": [],
             "tasks": [],
+            "target_tasks": [],
             "session_timeout_ms": -1,
             "rebalance_timeout_ms": member.get("rebalance_timeout_ms", -1),
             "coordinator_partition": self.partition,
@@ -258,6 +266,8 @@ MEMBER_SCHEMA = Schema(
               nullable=False, shown=Shown.WIDE),
         Field("tasks", TASK_LISTS, "tasks of Kafka Streams that it has", nullable=False,
               shown=Shown.WIDE),
+        Field("target_tasks", TASK_LISTS, "tasks of Kafka Streams that the coordinator wants it to"
+              " have", nullable=False, shown=Shown.WIDE),
         Field("session_timeout_ms", "int32", "time without a heartbeat after which a classic"
               " member is removed; -1 for others", "ms", nullable=False, shown=Shown.WIDE),
         Field("rebalance_timeout_ms", "int32", "time that it may take to revoke partitions; -1 if"
@@ -293,9 +303,9 @@ def _partitions(owned: list[Row], names: TopicNames) -> list[Row]:
     ]
 
 
-def _tasks(current: Row) -> list[Row]:
+def _tasks(assignment: Row) -> list[Row]:
     return [
         {"role": role, "subtopology": one["subtopology_id"], "partitions": one["partitions"]}
         for role in ("active", "standby", "warmup")
-        for one in current.get(f"{role}_tasks", [])
+        for one in assignment.get(f"{role}_tasks", [])
     ]

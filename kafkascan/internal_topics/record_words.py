@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,8 +39,9 @@ def describe_record(
     Returns
     -------
     key, value : dict or None
-        With ``type``, ``version`` and Kafka's JSON of the message, whose names are in camel case.
-        The value of a tombstone is None, and so is a key that the topic does not use.
+        With ``type``, ``version`` and Kafka's JSON of the message, whose names are in camel case;
+        ``unknownTags`` are tagged fields that its schema does not have. The value of a tombstone
+        is None. A key whose layout is not known is ``{"bytes": …}``, in base64.
 
     Raises
     ------
@@ -47,19 +49,31 @@ def describe_record(
         If the type or version is not known, or the bytes do not encode a message.
     """
     if topic in _FRAMED:
+        of_key = None if key is None else {"bytes": _base64(key)}
+        if key is not None and value is None:
+            return of_key, None
         message = decode_framed_message(_FRAMED[topic], value or b"")
         require_known_version(message)
-        return None, _words(message)
-    of_key, of_value = decode_coordinator_record(COORDINATOR_RECORDS[topic], key or b"", value)
+        return of_key, _words(message)
+    known, of_value = decode_coordinator_record(COORDINATOR_RECORDS[topic], key or b"", value)
     if of_value is None:
-        return _words(of_key), None
+        return _words(known), None
     require_known_version(of_value)
-    return _words(of_key), _words(of_value)
+    return _words(known), _words(of_value)
 
 
 def _words(message: Message) -> dict[str, Any]:
-    return {
+    words = {
         "type": message.schema.name,
         "version": message.version,
         "data": json_of(message.schema, message.fields, message.version),
     }
+    tags = [
+        {"structure": one.structure, "tag": one.tag, "bytes": _base64(one.value)}
+        for one in message.unknown_tags
+    ]
+    return words | {"unknownTags": tags} if tags else words
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from kafkascan.format.file_names import REMOTE_TOPIC
+from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.log_messages import REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
     RECORD_OFFSET,
     TOPIC_ID,
     UNKNOWN_SCHEMA,
-    UnknownRecord,
-    decode_framed_records,
+    UnknownParts,
+    decode_framed_record,
     unknown_table,
 )
 from kafkascan.internal_topics.topic_messages import Message
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.topic_records import (
@@ -38,6 +40,7 @@ from kafkascan.tiered.tier_listing import TieredLogs
 from kafkascan.tiered.tier_segments import TierProblem, TierSegment
 
 _ADDED, _UPDATED, _PARTITION_DELETED = range(3)
+_DELETED_STATES = (2, 3)
 SEGMENT_STATES = (
     "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED",
     "DELETE_SEGMENT_FINISHED",
@@ -171,7 +174,7 @@ def read_remote_segments(
             raise ValueError("a listing of remote storage is of now: as_of is for records")
         return catalogue_of_tier(path)
     _, logs = open_topic(path, REMOTE_TOPIC)
-    catalogue = _Catalogue()
+    catalogue = _Catalogue(problems=[*notes_of_moving(logs)])
     ends = [catalogue.add_log(log, as_of) for log in logs]
     require_reached(as_of, ends)
     return catalogue.result()
@@ -181,11 +184,12 @@ def read_remote_segments(
 class _Catalogue:
     segments: dict[uuid.UUID, dict[str, Any]] = field(default_factory=dict)
     deletions: dict[tuple[uuid.UUID, int], dict[str, Any]] = field(default_factory=dict)
-    unknown: list[UnknownRecord] = field(default_factory=list)
+    unknown: UnknownParts = field(default_factory=UnknownParts)
     problems: list[Problem] = field(default_factory=list)
     deleted: set[uuid.UUID] = field(default_factory=set)
     partitions: set[tuple[str, int]] = field(default_factory=set)
     read: set[int] = field(default_factory=set)
+    keys: dict[bytes, uuid.UUID] = field(default_factory=dict)
 
     def add_log(self, log: Log, as_of: AsOf | None) -> int:
         """Apply the records of a partition; return the first offset that was not applied."""
@@ -193,10 +197,15 @@ class _Catalogue:
         self.read.add(-1 if partition is None else partition)
         records = PartitionRecords(log, ReplayLimit.of(as_of, partition))
         for table in records.before_limit():
-            for offset, message in decode_framed_records(
-                REMOTE_LOG_RECORDS, log, table, self.unknown
-            ):
-                self._apply(log, offset, message)
+            rows = table[~table["is_control"]]
+            items = rows["offset"].tolist(), rows.items("key"), rows.items("value")
+            for offset, key, value in zip(*items, strict=True):
+                if key is not None and value is None:
+                    self._remove(key)
+                    continue
+                message = decode_framed_record(REMOTE_LOG_RECORDS, log, offset, value, self.unknown)
+                if message is not None:
+                    self._apply(log, offset, key, message)
         self.problems += damage(log, records.errors)
         if log.start_offset > 0:
             text = f"the records before offset {log.start_offset} are deleted"
@@ -208,28 +217,41 @@ class _Catalogue:
             self.segments.values(),
             key=lambda row: (row["topic"], row["partition"], row["start_offset"]),
         )
-        problems = Problems((*self.problems, *(one.problem for one in self.unknown)))
+        problems = Problems((*self.problems, *self.unknown.problems))
         return RemoteSegments(
             Table.of_rows(SEGMENT_SCHEMA, rows, problems),
             Table.of_rows(DELETION_SCHEMA, self.deletions.values(), problems),
-            unknown_table(self.unknown, problems),
+            unknown_table(self.unknown.records, problems),
             problems,
             frozenset(map(uuid_text, self.deleted)),
             frozenset(self.partitions),
             frozenset(self.read),
         )
 
-    def _apply(self, log: Log, offset: int, message: Message) -> None:
+    def _remove(self, key: bytes) -> None:
+        """
+        Apply a tombstone of a compacted topic (KIP-1266).
+
+        A key is what the records of a segment have in common, whatever its layout is.
+        """
+        segment_id = self.keys.pop(key, None)
+        if segment_id is not None:
+            self.segments.pop(segment_id, None)
+            self.deleted.add(segment_id)
+
+    def _apply(self, log: Log, offset: int, key: bytes | None, message: Message) -> None:
+        if key is not None and message.type in (_ADDED, _UPDATED):
+            self.keys[key] = message.fields["remote_log_segment_id"]["id"]
         if message.type == _ADDED:
             row = _segment_row(message, log.partition.partition, offset)
             self.segments[message.fields["remote_log_segment_id"]["id"]] = row
             self.partitions.add((row["topic_id"], row["partition"]))
         elif message.type == _UPDATED:
-            self._update(log, offset, message.fields)
+            self._update(log, offset, message.fields, is_compacted=key is not None)
         elif message.type == _PARTITION_DELETED:
             self._delete_partition(message.fields)
 
-    def _update(self, log: Log, offset: int, fields: dict[str, Any]) -> None:
+    def _update(self, log: Log, offset: int, fields: dict[str, Any], *, is_compacted: bool) -> None:
         segment_id = fields["remote_log_segment_id"]["id"]
         place = fields["remote_log_segment_id"]["topic_id_partition"]
         self.partitions.add((uuid_text(place["id"]), place["partition"]))
@@ -238,8 +260,14 @@ class _Catalogue:
         if state == _GONE:
             self.deleted.add(segment_id)
         if row is None:
+            # Compaction keeps the last record of a key: of a segment that is being deleted, no
+            # record has the offsets any more, and no consumer reads it.
+            is_note = is_compacted and state in _DELETED_STATES
+            severity = Severity.NOTE if is_note else Severity.WARNING
             text = f"offset {offset}: the segment {uuid_text(segment_id)} is not known"
-            self.problems.append(topic_problem(log, UNKNOWN_SEGMENT, text))
+            self.problems.append(
+                topic_problem(log, UNKNOWN_SEGMENT, text, severity, rows_missing=not is_note)
+            )
             return
         if state == _GONE:
             del self.segments[segment_id]

@@ -20,7 +20,7 @@ from kafkascan.internal_topics.coordinator_records import (
     TOPIC_ID,
     UNKNOWN_SCHEMA,
     GroupTables,
-    UnknownRecord,
+    UnknownParts,
     require_known_version,
     topic_names,
     unknown_record,
@@ -31,6 +31,7 @@ from kafkascan.internal_topics.topic_messages import (
     Message,
     decode_coordinator_record,
 )
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.topic_records import (
@@ -231,7 +232,10 @@ def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Share
     """
     log_dir, logs = open_topic(path, SHARE_TOPIC)
     names = topic_names(log_dir)
-    replays = [_ShareReplay(log, ReplayLimit.of(as_of, log.partition.partition)) for log in logs]
+    unknown = UnknownParts()
+    replays = [
+        _ShareReplay(log, ReplayLimit.of(as_of, log.partition.partition), unknown) for log in logs
+    ]
     for one in replays:
         one.load()
     require_reached(as_of, [one.end_offset for one in replays])
@@ -239,9 +243,9 @@ def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Share
         ((key, state, one.log) for one in replays for key, state in one.states.items()),
         key=lambda item: (item[0].group, names.get(item[0].topic_id, ""), item[0]),
     )
-    unknown = [record for one in replays for record in one.unknown]
-    problems = Problems(problem for one in replays for problem in one.problems)
-    problems += (one.problem for one in unknown)
+    problems = notes_of_moving(logs)
+    problems += (problem for one in replays for problem in one.problems)
+    problems += unknown.problems
     return ShareState(
         Table.of_rows(
             SHARE_PARTITION_SCHEMA,
@@ -253,7 +257,7 @@ def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Share
             [row for key, state, _ in states for row in _batch_rows(key, state, names)],
             problems,
         ),
-        unknown_table(unknown, problems),
+        unknown_table(unknown.records, problems),
         problems,
     )  # fmt: skip
 
@@ -317,10 +321,10 @@ def _state_batches(fields: Mapping[str, Any]) -> list[StateBatch]:
 class _ShareReplay:
     """Replays a partition of ``__share_group_state``."""
 
-    def __init__(self, log: Log, limit: ReplayLimit) -> None:
+    def __init__(self, log: Log, limit: ReplayLimit, unknown: UnknownParts) -> None:
         self.log = log
         self.states: dict[_ShareKey, _PartitionState] = {}
-        self.unknown: list[UnknownRecord] = []
+        self._unknown = unknown
         self.problems: list[Problem] = []
         self.end_offset = 0
         self._limit = limit
@@ -383,9 +387,13 @@ class _ShareReplay:
         items = rows["offset"].tolist(), rows.items("key"), rows.items("value")
         for offset, key, value in zip(*items, strict=True):
             try:
-                yield offset, *_decode_share_record(key or b"", value)
+                of_key, of_value = _decode_share_record(key or b"", value)
             except SchemaError as error:
-                self.unknown.append(unknown_record(self.log, offset, key or b"", value, error))
+                record = unknown_record(self.log, offset, key or b"", value, error)
+                self._unknown.records.append(record)
+                continue
+            self._unknown.add_tags(self.log, offset, of_key, of_value)
+            yield offset, of_key, of_value
 
 
 def _decode_share_record(key: bytes, value: bytes | None) -> tuple[Message, Message | None]:

@@ -18,6 +18,7 @@ from kafkascan.format.schemas.log_messages import (
 from kafkascan.format.schemas.message_decoder import (
     MessageSchema,
     SchemaError,
+    UnknownTag,
     decode_prefix,
     read_message_frame,
 )
@@ -46,12 +47,15 @@ class Message:
     version : int
     fields : dict
         Values by field name, see `decode`.
+    unknown_tags : tuple of UnknownTag
+        Tagged fields that the schema does not have; Kafka skips them, too.
     """
 
     type: int
     schema: MessageSchema
     version: int
     fields: dict[str, Any]
+    unknown_tags: tuple[UnknownTag, ...] = ()
 
 
 def decode_coordinator_record(
@@ -84,16 +88,16 @@ def decode_coordinator_record(
     if code not in schemas:
         raise UnknownRecordTypeError(code)
     of_key, of_value = schemas[code]
-    fields, _ = decode_prefix(of_key, body, 0)
-    return Message(code, of_key, 0, fields), _decode_value(code, of_value, value)
+    fields, _, unknown_tags = decode_prefix(of_key, body, 0)
+    return Message(code, of_key, 0, fields, unknown_tags), _decode_value(code, of_value, value)
 
 
 def _decode_value(code: int, schema: MessageSchema, value: bytes | None) -> Message | None:
     if value is None:
         return None
     version, body = _prefixed(value, "the value")
-    fields, _ = decode_prefix(schema, body, version)
-    return Message(code, schema, version, fields)
+    fields, _, unknown_tags = decode_prefix(schema, body, version)
+    return Message(code, schema, version, fields, unknown_tags)
 
 
 def decode_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) -> Message:
@@ -120,10 +124,10 @@ def decode_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) ->
     code, version, start = read_message_frame(value)
     if code not in schemas:
         raise UnknownRecordTypeError(code)
-    fields, size = decode_prefix(schemas[code], value[start:], version)
+    fields, size, unknown_tags = decode_prefix(schemas[code], value[start:], version)
     if garbage := len(value) - start - size:
         raise SchemaError(f"{garbage} bytes follow the message")
-    return Message(code, schemas[code], version, fields)
+    return Message(code, schemas[code], version, fields, unknown_tags)
 
 
 def _prefixed(data: bytes, what: str) -> tuple[int, bytes]:

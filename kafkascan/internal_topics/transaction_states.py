@@ -13,22 +13,24 @@ from kafkascan.internal_topics.coordinator_records import (
     RECORD_OFFSET,
     UNKNOWN_SCHEMA,
     DecodedRecord,
-    UnknownRecord,
+    UnknownParts,
     decode_records,
     unknown_table,
 )
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
 from kafkascan.internal_topics.topic_replay import ReplayedLog, replay_all
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.topic_records import AsOf, open_topic
 from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problems, Table
 from kafkascan.tables.table_set import TableSet
 
-_STATUSES = (
+TRANSACTION_STATUSES = dict(enumerate((
     "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
     "PrepareEpochFence",
-)  # fmt: skip
+)))  # fmt: skip
+"""Names of the states of a transaction by Kafka's number (``TransactionState``)."""
 
 STATE_SCHEMA = Schema(
     "transactions",
@@ -117,20 +119,21 @@ def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) ->
     """
     _, logs = open_topic(path, TRANSACTIONS_TOPIC)
     replayed = replay_all(logs, as_of)
-    unknown: list[UnknownRecord] = []
+    unknown = UnknownParts()
     rows = [row for log in replayed for row in _rows(log, unknown)]
     rows.sort(key=lambda row: str(row["transactional_id"]))
-    problems = Problems(problem for log in replayed for problem in log.problems)
-    problems += (one.problem for one in unknown)
+    problems = notes_of_moving(logs)
+    problems += (problem for log in replayed for problem in log.problems)
+    problems += unknown.problems
     table = Table.of_rows(STATE_SCHEMA, rows, problems)
-    return TransactionStates(table, unknown_table(unknown, problems), replayed, problems)
+    return TransactionStates(table, unknown_table(unknown.records, problems), replayed, problems)
 
 
-def _rows(log: ReplayedLog, unknown: list[UnknownRecord]) -> Iterator[dict[str, Any]]:
+def _rows(log: ReplayedLog, unknown: UnknownParts) -> Iterator[dict[str, Any]]:
     schemas = COORDINATOR_RECORDS[TRANSACTIONS_TOPIC]
     for record in decode_records(schemas, log, log.records.values(), unknown):
         yield _row(record) | {"is_exact": not log.errors}
-    for record in decode_records(schemas, log, log.unsettled.values(), []):
+    for record in decode_records(schemas, log, log.unsettled.values(), UnknownParts()):
         yield dict.fromkeys(STATE_SCHEMA.names) | {
             "transactional_id": record.key.fields["transactional_id"],
             "coordinator_partition": record.partition,
@@ -146,7 +149,7 @@ def _row(record: DecodedRecord) -> dict[str, Any]:
         "transactional_id": record.key.fields["transactional_id"],
         "producer_id": value["producer_id"],
         "producer_epoch": value["producer_epoch"],
-        "status": _STATUSES[status] if 0 <= status < len(_STATUSES) else f"unknown({status})",
+        "status": TRANSACTION_STATUSES.get(status, f"unknown({status})"),
         "partitions": [
             {"topic": one["topic"], "topic_id": None, "partitions": one["partition_ids"]}
             for one in added

@@ -14,7 +14,7 @@ from pathlib import Path
 from kafkascan.format.errors import ArchiveError
 from kafkascan.io.folders import missing_file, require_side_file_size
 from kafkascan.io.source_protocols import FileRange
-from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.sources import Source, SourceLike, read_bytes
 from kafkascan.io.tar_headers import BLOCK, TarEntry, TarHeaders, is_header
 
 _MAGIC_AT = 257
@@ -168,7 +168,7 @@ class TarFolder:
         require_side_file_size(size, str(self.path / name))
         source = Source(self.source(name), memory_map=False)
         try:
-            return bytes(source.window(0, size))
+            return read_bytes(source, 0, size)
         finally:
             source.close()
 
@@ -212,7 +212,7 @@ class SparseMember:
         if row >= 0 and position < self._starts[row] + self._sizes[row]:
             within = position - self._starts[row]
             size = min(size, self._sizes[row] - within)
-            return bytes(self._data.window(self._stored_at[row] + within, size))
+            return read_bytes(self._data, self._stored_at[row] + within, size)
         following = self._starts[row + 1] if row + 1 < len(self._starts) else self.size
         return bytes(max(0, min(size, following - position)))
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from kafkascan.io.file_identity import FileIdentity
+
 # Number of files that are synced concurrently, and open meanwhile.
 _SYNCED_TOGETHER = 64
 # Opening a FIFO must not wait for a writer.
@@ -33,14 +35,18 @@ class AtomicFile:
     like : Path, optional
         The new file gets the owner of this file or folder, and the mode of a file, as far as
         the system permits. By default both are those of any new file.
+    replaces : FileIdentity, optional
+        The file at `path` as it was read: a changed one is not replaced.
 
     Attributes
     ----------
     stream : binary file
     """
 
-    def __init__(self, path: Path, *, like: Path | None = None) -> None:
-        self._like = like
+    def __init__(
+        self, path: Path, *, like: Path | None = None, replaces: FileIdentity | None = None
+    ) -> None:
+        self._like, self._replaces = like, replaces
         self._path = behind_link(path)
         self._is_in_place = False
         self.stream: IO[bytes]
@@ -113,6 +119,8 @@ class AtomicFile:
 
     def put_in_place(self) -> None:
         """Rename the file to its path; sync the folder afterwards."""
+        if self._replaces is not None:
+            self._replaces.require_unchanged()
         os.replace(self._temporary, self._path)
         self._is_in_place = True
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.format.file_names import SWAP_SUFFIX
+from kafkascan.io.source_protocols import OPEN_FLAGS, FilePins, PinnedFile, regular_size
+from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import is_url
 
 # Room for five million index entries, or a million producers: far more than brokers keep.
@@ -119,8 +121,7 @@ class DiskFolder:
 
     def names(self) -> list[str]:
         """Return the names of the files in it, sorted; links to folders count as files."""
-        with os.scandir(self.path) as entries:
-            return sorted([one.name for one in entries if not one.is_dir(follow_symlinks=False)])
+        return list(inodes_in(self.path))
 
     def folders(self) -> list[DiskFolder]:
         """
@@ -160,6 +161,10 @@ class DiskFolder:
         except FileNotFoundError:
             return None
 
+    def pinned(self) -> PinnedFolder:
+        """Return the folder with the files that are in it now."""
+        return PinnedFolder(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DiskFolder) and other.path == self.path
 
@@ -168,6 +173,93 @@ class DiskFolder:
 
     def __repr__(self) -> str:
         return f"DiskFolder({str(self.path)!r})"
+
+
+class PinnedFolder(DiskFolder):
+    """
+    A folder on disk whose files are those that it had when it was listed; see `PinnedFile`.
+
+    Parameters
+    ----------
+    folder : DiskFolder
+    """
+
+    def __init__(self, folder: DiskFolder) -> None:
+        super().__init__(folder.path)
+        self._parent = folder._parent
+        self._pins = FilePins(_settled_inodes(self.path))
+
+    def names(self) -> list[str]:
+        """Return the names that the files had, sorted."""
+        return list(self._pins.inodes)
+
+    def source(self, name: str) -> SourceLike:
+        """Return the file that had a name."""
+        return self._file(name)
+
+    def _file(self, name: str) -> PinnedFile:
+        return PinnedFile(self._prefix + name, name, self._pins)
+
+    def size(self, name: str) -> int:
+        """Return the size of a file now, in bytes."""
+        return self._file(name).size()
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of the side file that had a name; None if it is missing."""
+        if name not in self._pins.inodes:
+            return super().read(name)
+        try:
+            return read_regular(self._file(name))
+        except FileNotFoundError:
+            return None
+
+    def still_has(self, name: str) -> bool:
+        """Return whether the file that had a name is still in its place."""
+        inode = self._pins.inodes.get(name)
+        try:
+            # File systems of layers may list other inodes than those of opened files.
+            if name in self._pins.opened:
+                return os.stat(self._prefix + name).st_ino == inode
+            return inodes_in(self.path).get(name) == inode
+        except OSError:
+            return False
+
+
+# Renames of a broker that replaces segments take less, also of many.
+_SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+_SWAPPED_LOG = ".log" + SWAP_SUFFIX
+
+
+def _settled_inodes(path: Path) -> dict[str, int]:
+    """
+    Return the inodes of the files in a folder by their names, sorted.
+
+    A broker that replaces segments first renames the new ones to ``.swap``, then the old ones to
+    ``.deleted``, then removes ``.swap``. Meanwhile, the offsets of both seem to be missing.
+    """
+    for seconds in _SWAP_WAITS_S:
+        found = inodes_in(path)
+        if not any(
+            name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in found
+            for name in found
+        ):
+            return found
+        time.sleep(seconds)
+    return inodes_in(path)  # a broker was killed meanwhile, and completes it when it starts
+
+
+def inodes_in(path: Path) -> dict[str, int]:
+    """Return the inodes of the files in a folder by their names, sorted."""
+    with os.scandir(path) as entries:
+        found = [
+            (one.name, one.inode()) for one in entries if not one.is_dir(follow_symlinks=False)
+        ]
+    return dict(sorted(found))
+
+
+def pinned_folder(folder: Folder) -> Folder:
+    """Return a folder whose files are those that it has now; see `PinnedFolder`."""
+    return folder.pinned() if isinstance(folder, DiskFolder) else folder
 
 
 def _is_dir(entry: os.DirEntry[str]) -> bool:
@@ -197,7 +289,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     name = os.fspath(path)
     if is_url(name):
         return _read_object(name)
-    descriptor = os.open(name, OPEN_FLAGS)
+    descriptor = path.open() if isinstance(path, PinnedFile) else os.open(name, OPEN_FLAGS)
     try:
         size = regular_size(descriptor, name)
         require_side_file_size(size, name)
@@ -212,7 +304,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 def _read_object(url: str) -> bytes:
     with Source(url) as source:
         require_side_file_size(source.size, source.path)
-        return bytes(source.window(0, source.size))
+        return read_bytes(source, 0, source.size)
 
 
 class SingleFileFolder:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+from kafkascan.format.errors import FileGoneError
+from kafkascan.format.file_names import DELETED_SUFFIX
 
 
 @runtime_checkable
@@ -55,6 +59,90 @@ class FileRange:
     start: int
     size: int
     path: str
+
+
+@dataclass(frozen=True)
+class FilePins:
+    """
+    The files of a folder as they were when it was listed.
+
+    Attributes
+    ----------
+    inodes : dict of str to int
+        By name.
+    opened : set of str
+        Names of the files that were opened.
+    """
+
+    inodes: dict[str, int]
+    opened: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class PinnedFile:
+    """
+    A file of a folder as it was when the folder was listed; a path of it.
+
+    A broker renames a file to ``.deleted`` some time before it removes it, and the cleaner gives
+    its name to another one.
+
+    Attributes
+    ----------
+    path, name : str
+    pins : FilePins
+        Of the folder.
+    """
+
+    path: str
+    name: str
+    pins: FilePins = field(repr=False, compare=False)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def open(self) -> int:
+        """
+        Return a descriptor of the file, also if it was renamed.
+
+        If it was replaced and cannot be found any more, it is the one with its name now, unless
+        the replaced one was opened before: its positions mean nothing in another file.
+
+        Raises
+        ------
+        FileGoneError
+            If it was deleted or replaced since the folder was listed.
+        OSError
+        """
+        for path in (self.path, self.path + DELETED_SUFFIX):
+            with suppress(FileNotFoundError):
+                descriptor = os.open(path, OPEN_FLAGS)
+                if os.fstat(descriptor).st_ino == self.pins.inodes.get(self.name):
+                    self.pins.opened.add(self.name)
+                    return descriptor
+                os.close(descriptor)
+        if self.name not in self.pins.opened:
+            with suppress(FileNotFoundError):
+                descriptor = os.open(self.path, OPEN_FLAGS)
+                self.pins.inodes[self.name] = os.fstat(descriptor).st_ino
+                self.pins.opened.add(self.name)
+                return descriptor
+        if os.path.islink(self.path):  # it leads nowhere
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
+        raise FileGoneError(self.path)
+
+    def size(self) -> int:
+        """
+        Return the size of the file now, in bytes.
+
+        Raises
+        ------
+        As `open`.
+        """
+        descriptor = self.open()
+        try:
+            return os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
 
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK

@@ -16,12 +16,14 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import guard as _guard
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.format.errors import SourceInUseError, SourceReadError
+from kafkascan.format.errors import STATUS, SourceInUseError, SourceReadError
 from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
     FileRange,
+    PinnedFile,
     ReadsAt,
     bytes_view,
     next_data,
@@ -120,10 +122,10 @@ class Source:
         self.file_start = 0
         self.size = 0
         self.is_file = False
-        data = resolved_url(data)
+        data = data if isinstance(data, PinnedFile) else resolved_url(data)
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)
-            self._open_file(self.path, memory_map, read_below, max_size)
+            self._open_file(data, memory_map, read_below, max_size)
             self.is_file = self._descriptor is not None
         elif isinstance(data, FileRange):
             self.path, self.file_start = data.path, data.start
@@ -143,11 +145,15 @@ class Source:
         self.is_in_memory, self.has_file = self._view is not None, self._descriptor is not None
 
     def _open_file(
-        self, file: str, memory_map: bool, read_below: int, max_size: int | None
+        self,
+        file: str | os.PathLike[str],
+        memory_map: bool,
+        read_below: int,
+        max_size: int | None,
     ) -> None:
-        descriptor = os.open(file, OPEN_FLAGS)
+        descriptor = file.open() if isinstance(file, PinnedFile) else os.open(file, OPEN_FLAGS)
         try:
-            self.size = max(0, regular_size(descriptor, file) - self.file_start)
+            self.size = max(0, regular_size(descriptor, os.fspath(file)) - self.file_start)
             if max_size is not None:
                 self.size = min(self.size, max_size)
             if self.size < read_below:
@@ -494,3 +500,28 @@ class borrowed_source:  # noqa: N801 - used like a function
     def __exit__(self, *error: object) -> None:
         if self._is_opened_here:
             self._source.__exit__()
+
+
+def read_bytes(source: Source, position: int, size: int) -> bytes:
+    """
+    Return a copy of bytes of a source, which may be a map of a file that shrinks.
+
+    Only this copy is guarded: `bytes(source.window(...))` ends the process if the file was
+    truncated.
+
+    Parameters
+    ----------
+    source : Source
+    position, size : int
+        As in `Source.window`.
+
+    Raises
+    ------
+    SourceReadError
+        If the file was truncated since it was opened.
+    """
+    with source.window(position, size) as window:
+        status, copy, fault = _guard.copy_bytes(window)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(position + fault)
+    return copy

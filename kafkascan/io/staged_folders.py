@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -44,10 +44,13 @@ class StagedFolder:
     path : Path
         The folder; it has the name of its target.
     target : Path
+    abandoned : list of Path
+        The folders of killed runs that were next to it, and were removed as far as possible.
     """
 
     path: Path
     target: Path
+    abandoned: list[Path] = field(default_factory=list)
     _lock: int | None = None
     """Descriptor of `path`. It is locked as long as this process builds the folder."""
 
@@ -121,11 +124,11 @@ def stage_folder(target: Path) -> StagedFolder:
         brokers write to folders in their data directory.
     """
     target = behind_link(target)
-    remove_abandoned_folders(target.parent)
+    abandoned = remove_abandoned_folders(target.parent)
     for _ in range(_ATTEMPTS):
         name = f"kafkascan-0.{_MARK}{secrets.token_hex(_RANDOM_BYTES)}-delete"
         staging = target.parent / name
-        staged = StagedFolder(staging / target.name, target)
+        staged = StagedFolder(staging / target.name, target, abandoned)
         # Until it is locked, another process may remove it.
         with contextlib.suppress(FileNotFoundError):
             _create_like(target.parent, staging)
@@ -135,20 +138,27 @@ def stage_folder(target: Path) -> StagedFolder:
     raise FileNotFoundError(errno.ENOENT, "another process removes the folder", str(staging))
 
 
-def remove_abandoned_folders(parent: Path) -> None:
-    """Remove the staged folders in a folder whose processes have ended."""
+def remove_abandoned_folders(parent: Path) -> list[Path]:
+    """Remove the staged folders in a folder whose processes have ended; return their paths."""
     with os.scandir(parent) as entries:
         found = [Path(one.path) for one in entries if _STAGING_NAME.fullmatch(one.name)]
+    abandoned = []
     for path in found:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            _remove_abandoned(path)
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                is_in_use = not _remove_abandoned(path)
+            except PermissionError:
+                is_in_use = False
+            abandoned += [] if is_in_use else [path]
+    return abandoned
 
 
-def _remove_abandoned(staging: Path) -> None:
+def _remove_abandoned(staging: Path) -> bool:
     """
     Remove a staging folder, unless the folder in it is locked; a broker may add files.
 
     A folder that its process creates meanwhile stays, because only an empty folder is removed.
+    Return False if a process uses it.
     """
     found = list(staging.iterdir())
     with contextlib.ExitStack() as opened:
@@ -156,7 +166,7 @@ def _remove_abandoned(staging: Path) -> None:
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             opened.callback(os.close, lock)
             if not try_lock(lock):
-                return
+                return False
         for path in found:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -164,6 +174,7 @@ def _remove_abandoned(staging: Path) -> None:
                 path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             staging.rmdir()
+    return bool(found)
 
 
 def _create_like(parent: Path, folder: Path) -> None:

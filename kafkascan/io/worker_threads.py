@@ -128,14 +128,18 @@ class ThreadPool:
         # For the next thread. Ctrl-C may start one that is not in the list.
         self._jobs.put(None)
 
+    def cancel(self) -> None:
+        """End all jobs at their next result, without waiting for them."""
+        self._is_dismissed = True
+        self._jobs.put(None)
+
     def dismiss(self, lock: threading.Lock, *waiting: threading.Condition) -> None:
         """
         End all jobs at their next result, and wait a limited time for the threads.
 
         Workers that wait for a condition poll, in case that they cannot be notified.
         """
-        self._is_dismissed = True
-        self._jobs.put(None)
+        self.cancel()
         if lock.acquire(blocking=False):
             try:
                 for one in waiting:
@@ -146,6 +150,11 @@ class ThreadPool:
         if threading.current_thread() not in self._threads:
             for thread in self._threads:
                 thread.join(max(0.0, until - time.monotonic()))
+
+
+def current_team() -> ThreadPool | None:
+    """Return the team that the current thread works for; None in other threads."""
+    return _worker.team
 
 
 class ResultLimit:

@@ -14,15 +14,16 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset, offset_after
+from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.walks import BatchWalk
-from kafkascan.format.errors import KafkaScanError, detached
+from kafkascan.format.errors import FileGoneError, KafkaScanError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
-from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.io.sources import Source, borrowed_source
+from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.segment import SegmentFile, position_after
 
 # Segments and bytes of one job: starting a job costs more than reading a small segment.
@@ -36,6 +37,10 @@ DEFAULT_ROWS = 1 << 16
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
+_LOWEST = -(2**63)
+
+Segments: TypeAlias = list[tuple[PartitionDir, SegmentFile]]
+"""Segments to read, by their indices."""
 
 Checks = TypeVar("Checks")
 EndChecks = TypeVar("EndChecks")
@@ -61,6 +66,10 @@ class SegmentEnd(NamedTuple):
         What is wrong at `valid_bytes`, or why the segment cannot be read.
     end_offset : int or None
         The offset after the last batch; None without batches.
+    misplaced : (int, int) or None
+        See `SegmentOffsets`: of the batches that are not read.
+    is_gone : bool
+        Whether a broker has deleted the segment and its offsets since it was listed.
     """
 
     segment: int
@@ -71,6 +80,8 @@ class SegmentEnd(NamedTuple):
     trailing_bytes: int
     error: Exception | None = None
     end_offset: int | None = None
+    misplaced: tuple[int, int] | None = None
+    is_gone: bool = False
 
 
 @dataclass(eq=False)
@@ -174,21 +185,8 @@ def end_of(batches: BatchTable) -> int | None:
     return offset_after(batches) if len(batches) else None
 
 
-def rows_from(batches: BatchTable, offset: int) -> BatchTable:
-    """Return the rows from the first batch on that contains an offset or a later one."""
-    if not len(batches) or batches["base_offset"][0] >= offset:
-        return batches
-    return batches[first_reaching(batches, offset) :]
-
-
-def first_reaching(batches: BatchTable, offset: int) -> int:
-    """Return the row of the first batch whose last offset is not below an offset."""
-    reaching = last_offset(batches) >= offset
-    return int(np.argmax(reaching)) if reaching.any() else len(batches)
-
-
 def inspect_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    segments: Segments,
     job: Iterable[int],
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
@@ -201,7 +199,8 @@ def inspect_chunks(
 
     Parameters
     ----------
-    segments : sequence of (PartitionDir, SegmentFile)
+    segments : list of (PartitionDir, SegmentFile)
+        Those that were replaced since they were listed are exchanged.
     job : iterable of int
         Indices of the segments to read, of one partition.
     rows : int
@@ -216,14 +215,14 @@ def inspect_chunks(
     """
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
-        segment = segments[index][1]
-        read = _read_segment(segment, index, rows, open_inspector, position, keep_cache)
+        read = _read_segment(segments, index, rows, open_inspector, position, keep_cache)
         for part in read:
             if pending.count and pending.count + len(part.batches) > rows:
                 yield pending.take()
             pending.add(index, part)
             if part.end is not None and position is not None:
-                position = position_after(position, segment.base_offset or 0, part.end.end_offset)
+                base_offset = segments[index][1].base_offset or 0
+                position = position_after(position, base_offset, part.end.end_offset)
     if pending.parts or pending.ends:
         yield pending.take()
 
@@ -276,27 +275,44 @@ class _PendingChunk(Generic[Checks, EndChecks]):
 
 
 def _read_segment(
-    segment: SegmentFile,
+    segments: Segments,
     index: int,
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
     position: int | None,
     keep_cache: bool,
 ) -> Iterator[_Part[Checks, EndChecks]]:
-    """Yield the tables of a segment, without the batches at its start that end before an offset."""
-    try:
-        inspector = open_inspector(segment)
-        borrowed = segment.borrow()
-    except (OSError, KafkaScanError) as error:
-        end = SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
+    """
+    Yield the tables of a segment, without the batches at its start that end before an offset.
+
+    A segment that has the offsets now, instead of the listed one, takes its place in `segments`.
+    """
+    partition, listed = segments[index]
+    end = SegmentEnd(index, 0, None, 0, 0, 0, is_gone=True)
+    borrowed: borrowed_source | None = None
+    for segment in attempts_to_open(listed, by_name=position is None):
+        try:
+            inspector = open_inspector(segment)
+            borrowed = segment.borrow()
+            break
+        except FileGoneError:
+            continue
+        except (OSError, KafkaScanError) as error:
+            end = SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
+            break
+    if borrowed is None:
         yield _Part(np.empty(0, BATCH_DTYPE), end=end)
         return
+    if segment is not listed:
+        segments[index] = partition, segment
+        position = None if position is None else max(position, listed.base_offset or 0)
     source = borrowed.__enter__()
     behind = None if keep_cache else DropBehind(source)
     try:
         inspector.open(source)
         walk = BatchWalk(source, 0, source.size, reads_content=inspector.reads_content)
-        yield from _parts(walk, index, rows, inspector, position)
+        offsets = SegmentOffsets(segment, _LOWEST if position is None else position)
+        yield from _parts(walk, index, rows, inspector, offsets)
     finally:
         if behind is not None:
             behind.drop()
@@ -308,16 +324,14 @@ def _parts(
     index: int,
     rows: int,
     inspector: SegmentInspector[Checks, EndChecks],
-    position: int | None,
+    offsets: SegmentOffsets,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     # A small segment gets a small table.
     first_rows = min(rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
     room, total = np.empty(first_rows, BATCH_DTYPE), 0
-    end_offset: int | None = None
     while True:
-        batches, reached, checks, error = _next_table(walk, room, inspector, position)
+        batches, checks, error = _next_table(walk, room, inspector, offsets)
         total += len(batches)
-        end_offset = end_offset if reached is None else reached
         if walk.end is None and error is None:
             yield _Part(batches, checks)
             del batches, room  # so that its memory can be used again
@@ -331,7 +345,8 @@ def _parts(
             valid_bytes=walk.valid_bytes,
             trailing_bytes=0 if error is not None else walk.trailing_bytes,
             error=error or walk.error,
-            end_offset=end_offset,
+            end_offset=offsets.reached,
+            misplaced=offsets.misplaced,
         )
         end_checks = inspector.end(is_whole=not (error or walk.error))
         yield _Part(batches, checks, end, end_checks)
@@ -342,16 +357,14 @@ def _next_table(
     walk: BatchWalk,
     room: BatchTable,
     inspector: SegmentInspector[Checks, EndChecks],
-    position: int | None,
-) -> tuple[BatchTable, int | None, Checks | None, Exception | None]:
-    """Return the next batches from an offset on, and the offset after all of the next batches."""
+    offsets: SegmentOffsets,
+) -> tuple[BatchTable, Checks | None, Exception | None]:
+    """Return the next batches that were not read before."""
     try:
-        count = walk.fill(room)
-        end_offset = end_of(room[:count])
-        batches = room[:count] if position is None else rows_from(room[:count], position)
+        batches = offsets.unread(room[: walk.fill(room)])
         # A few rows must not keep the memory of a large table alive.
         is_waste = 2 * len(batches) < len(room) and room.nbytes > _COPIED_ABOVE
         batches = join_tables([batches]) if is_waste else batches
-        return batches, end_offset, inspector.table(batches) if len(batches) else None, None
+        return batches, inspector.table(batches) if len(batches) else None, None
     except (OSError, KafkaScanError) as error:
-        return room[:0], None, None, detached(error)
+        return room[:0], None, detached(error)

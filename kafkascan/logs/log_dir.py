@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from kafkascan.batches.columns import offset_after
 from kafkascan.batches.scan import scan_batches
@@ -20,15 +21,15 @@ from kafkascan.broker_state.checkpoints import (
     parse_partition_metadata,
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
-from kafkascan.format.file_names import SegmentName, parse_segment_name
+from kafkascan.format.errors import FileGoneError
+from kafkascan.format.file_names import OFFSETS, SegmentName, parse_segment_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
-from kafkascan.io.folders import Folder
+from kafkascan.io.folders import DiskFolder, Folder, pinned_folder
 from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
 
-# Offsets are below this; file names may contain larger numbers.
-_OFFSETS = 1 << 63
+Result = TypeVar("Result")
 
 
 class SegmentKinds(enum.Flag):
@@ -100,7 +101,12 @@ class PartitionDir:
     @property
     def is_log(self) -> bool:
         """Whether a broker would load the log; it is not being deleted, nor stray."""
-        return self.state in (None, "future")
+        return self.state is None or self.is_moving
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the log is a copy that a broker is moving here from another data dir."""
+        return self.state == "future"
 
     @property
     def topic_id(self) -> str | None:
@@ -161,6 +167,9 @@ class PartitionDir:
         int or None
             None without segments, and if the last one is damaged.
         """
+        return read_again_if_gone(self._read_end_offset)
+
+    def _read_end_offset(self) -> int | None:
         segments = self.log_segments
         for segment in reversed(segments):
             with segment.open() as source:
@@ -201,7 +210,8 @@ def select_segments(
     """
     if not partition.is_log and SegmentKinds.DROPPED_LOGS not in include:
         return []
-    return segments_among(partition.folder, partition.folder.names(), include)
+    folder = pinned_folder(partition.folder)
+    return segments_among(folder, folder.names(), include)
 
 
 def segments_among(
@@ -218,13 +228,63 @@ def segments_among(
     return [SegmentFile(name, parsed, folder) for *_, name, parsed in found]
 
 
+# A broker that deletes or replaces a segment again before it can be opened is one in a million.
+_LISTINGS = 5
+
+
+def attempts_to_open(segment: SegmentFile, *, by_name: bool = False) -> Iterator[SegmentFile]:
+    """
+    Yield a listed segment; each time that it is gone, list its folder again for its offsets.
+
+    Retention deletes segments from the start of a log, and so has deleted all offsets before the
+    segment, too. The cleaner replaces segments by one with the name of the first of them.
+
+    Parameters
+    ----------
+    segment : SegmentFile
+    by_name : bool, default False
+        Whether only a file with the same name counts: the other files are read for themselves.
+
+    Yields
+    ------
+    SegmentFile
+        The segment, and then those that have its offsets now, until the caller could open one; the
+        end means that they were deleted.
+    """
+    yield segment
+    for _ in range(_LISTINGS if isinstance(segment.folder, DiskFolder) else 0):
+        found = _segment_now(segment)
+        if found is None or (by_name and found.file_name != segment.file_name):
+            return
+        yield found
+
+
+def read_again_if_gone(read: Callable[[], Result]) -> Result:
+    """Call a function that lists a folder and reads its files, again if one of them is gone."""
+    for _ in range(_LISTINGS):
+        with suppress(FileGoneError):
+            return read()
+    return read()
+
+
+def _segment_now(listed: SegmentFile) -> SegmentFile | None:
+    """Return the segment that has the offsets of a listed one now; None if there is none."""
+    try:
+        folder = pinned_folder(DiskFolder(listed.folder.path))
+        segments = segments_among(folder, folder.names(), SegmentKinds.LOG)
+    except FileNotFoundError:  # the topic is being deleted
+        return None
+    base_offset = listed.base_offset or 0
+    reaching = [one for one in segments if (one.base_offset or 0) <= base_offset]
+    return reaching[-1] if reaching else None
+
+
 def _kind_of(name: SegmentName) -> SegmentKinds:
     if name.state is not None:
         return SegmentKinds.LEFTOVERS
-    if name.kind == "checkpoint":
-        return SegmentKinds.KRAFT_SNAPSHOTS
-    is_possible = (name.base_offset or 0) < _OFFSETS
-    return SegmentKinds.LOG if is_possible else SegmentKinds.LEFTOVERS
+    if name.base_offset is not None and name.base_offset >= OFFSETS:
+        return SegmentKinds.LEFTOVERS
+    return SegmentKinds.KRAFT_SNAPSHOTS if name.kind == "checkpoint" else SegmentKinds.LOG
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from typing import Protocol
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.file_names import parse_segment_name
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
-from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
+from kafkascan.io.stores.stored_objects import is_web_url, open_object
 from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, path_or_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, select_segments
 
@@ -183,8 +184,12 @@ def no_logs(
         The directory, if it is not on disk.
     """
     tree = root or DiskFolder(path)
+    moving = sum(one.is_moving for one in partitions)
     others = sum(len(one.segments) for one in partitions)
-    if others:
+    if moving:
+        copies = "a copy" if moving == 1 else f"{moving} copies"
+        reason = f"no logs to read, only {copies} that a broker is moving here (-future)"
+    elif others:
         files = "1 file" if others == 1 else f"{others} files"
         reason = f"no live segments, only {files} that a broker does not read as logs"
     else:
@@ -261,7 +266,7 @@ def partition_dir(path: str | os.PathLike[str], /) -> PartitionDir:
 
 def folder_at(path: Path) -> Folder:
     """Return the folder of a path or URL, which is asked at every call."""
-    return UrlFolder(ObjectUrl(str(path))) if isinstance(path, UrlPath) else DiskFolder(path)
+    return UrlFolder(ObjectUrl(os.fspath(path))) if isinstance(path, UrlPath) else DiskFolder(path)
 
 
 def partition_of(folder: Folder, path: str | None = None) -> PartitionDir:

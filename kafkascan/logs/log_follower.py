@@ -9,19 +9,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.columns import BatchTable, rows_from
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import SourceReadError, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.folders import DiskFolder
-from kafkascan.io.sources import Source
-from kafkascan.logs.log_chunks import end_of, rows_from
+from kafkascan.io.sources import Source, read_bytes
+from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.log_problems import CUT_SEGMENT
+from kafkascan.logs.log_problems import (
+    CUT_SEGMENT,
+    OFFSET_OUT_OF_SEGMENT,
+    below_name,
+    misplaced_batch,
+)
 from kafkascan.logs.read_committed import CommittedViewBuilder
 from kafkascan.logs.reading import Isolation, require_isolation
 from kafkascan.logs.segment import SegmentFile
@@ -142,6 +146,7 @@ class LogFollower:
         self._position = 0
         self._next_offset: int | None = None
         self._stalled = 0
+        self._is_misplaced = False
         self._last = _LastBatch()
 
     def poll(self) -> Iterator[FollowedBatches]:
@@ -203,6 +208,7 @@ class LogFollower:
 
     def _begin(self, segment: SegmentFile) -> None:
         self._base, self._position, self._stalled = _base_of(segment), 0, 0
+        self._is_misplaced = False
         self._last = replace(self._last, position=0, header=b"")
 
     def _find(self, segments: Sequence[SegmentFile]) -> SegmentFile | None:
@@ -235,6 +241,7 @@ class LogFollower:
         before = self._position
         headers = iter_batches(source, rows=_ROWS, start=self._position, on_corrupt="stop")
         for table in headers:
+            self._compare_with_name(segment, table)
             settled = self._settled(source, table) if is_last else table
             is_whole = len(settled) == len(table)
             end = headers.position if is_whole else int(table["position"][len(settled)])
@@ -253,6 +260,16 @@ class LogFollower:
                 return
         self._stalled = 0 if self._position > before else self._stalled + 1
         self._note_end(segment, headers.end, headers.error, is_last=is_last)
+
+    def _compare_with_name(self, segment: SegmentFile, table: BatchTable) -> None:
+        found = None if self._is_misplaced else misplaced_batch(segment, table)
+        if found is not None:
+            self._is_misplaced = True
+            offset, position = found
+            self.messages.append(
+                f"{segment.path}: position {position}: {below_name(offset)}"
+                f" [{OFFSET_OUT_OF_SEGMENT}]"
+            )
 
     def _open_first(self, segment: SegmentFile, size: int) -> Source:
         """
@@ -390,7 +407,7 @@ class _CommittedFollower:
         while self._withheld:
             followed = self._withheld.popleft()
             batches = followed.batches
-            count = int(np.count_nonzero(batches["base_offset"] < view.last_stable_offset))
+            count = int(np.count_nonzero(view.are_stable(batches)))
             stable = batches[:count]
             visible = stable.take(np.flatnonzero(view.mask(stable)))
             if len(visible):

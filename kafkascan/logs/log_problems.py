@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches import screening
-from kafkascan.batches.columns import BatchTable, delete_horizon_ms, next_offset, size_in_bytes
+from kafkascan.batches.columns import (
+    BatchTable,
+    delete_horizon_ms,
+    next_offset,
+    offset_after,
+    rows_from,
+    size_in_bytes,
+)
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
@@ -21,7 +28,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
+from kafkascan.logs.opened_logs import Log, OffsetCursor, OpenedLogs, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.tables.table import Problem, Problems, problem_of
 
@@ -30,6 +37,11 @@ CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 
 OFFSET_OVERLAP = "OFFSET_OVERLAP"
 """Symbol of the problem that offsets go back."""
+
+FUTURE_LOG = "FUTURE_LOG"
+"""Symbol of the note that a data dir has a copy of a log which a broker is moving there."""
+OFFSET_OUT_OF_SEGMENT = "OFFSET_OUT_OF_SEGMENT"
+"""Symbol of the problem that a segment has offsets below the one in its file's name."""
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
 COMPACTED_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
@@ -46,6 +58,24 @@ class IncompleteLogError(CorruptLogError):
     """
 
 
+def notes_of_moving(logs: Sequence[Log]) -> Problems:
+    """Return a note for each copy of a log that `live_logs` did not return."""
+    moving = logs.moving if isinstance(logs, OpenedLogs) else []
+    message = "a broker is moving the log here from another data directory: the copy is not read"
+    return Problems(
+        Problem(
+            FUTURE_LOG,
+            message,
+            str(one.path),
+            Severity.NOTE,
+            topic=one.topic,
+            partition=one.partition,
+            rows_missing=False,
+        )
+        for one in moving
+    )
+
+
 class LogProblems:
     """
     Collects the problems of logs while they are read; each is listed once.
@@ -53,7 +83,7 @@ class LogProblems:
     Parameters
     ----------
     logs : sequence of Log
-        Those whose folders could not be listed are problems.
+        Those whose folders could not be listed are problems, copies that are not read are notes.
     """
 
     def __init__(self, logs: Sequence[Log] = ()) -> None:
@@ -62,6 +92,8 @@ class LogProblems:
         for one in logs:
             if one.error is not None:
                 self.add_error(one.partition, one.partition.path, one.error)
+        for note in notes_of_moving(logs):
+            self.add(note)
 
     def add(self, problem: Problem, error: Exception | None = None) -> None:
         """Add a problem, with the error that it is raised as."""
@@ -314,17 +346,71 @@ class BatchOffsets:
 @dataclass(kw_only=True)
 class SegmentOffsets(BatchOffsets):
     """
-    The offsets of a segment of a log.
+    The offsets of a segment of a log, and which of its batches the segments before it contain.
+
+    Every batch is compared with the file's name, also one that is not read: it shows that the file
+    is a copy, or of another log.
 
     Attributes
     ----------
     segment : SegmentFile
+    first_offset : int
+        The first offset that is read: the end of the segments before it, see `OffsetCursor`.
     is_whole : bool
         Whether it was read to its end without damage, by a caller that answers for its end itself.
+    reached : int or None
+        The offset after the last batch of `unread`, also if that is left out.
+    misplaced : (int, int) or None
+        Offset and position of the first batch below the offset in the file's name.
     """
 
     segment: SegmentFile = field(kw_only=False)
+    first_offset: int = field(default=0, kw_only=False)
     is_whole: bool = False
+    reached: int | None = None
+    misplaced: tuple[int, int] | None = None
+    _is_begun: bool = False
+
+    def unread(self, batches: BatchTable) -> BatchTable:
+        """Return the next batches without those at the segment's start that were read before."""
+        if not len(batches):
+            return batches
+        self.reached = offset_after(batches)
+        if self._is_begun:
+            return batches
+        found = rows_from(batches, self.first_offset)
+        self._is_begun = len(found) > 0
+        if len(found) < len(batches):
+            self._compare_with_name(batches[: len(batches) - len(found)])
+        return found
+
+    def add(self, batches: BatchTable, flags: int | None = None) -> None:
+        """Add the next batches that are read; see `BatchOffsets.add`."""
+        super().add(batches, flags)
+        named = self.segment.base_offset
+        # A lower offset after the first one of a table is `disorder`.
+        if named is not None and len(batches) and batches["base_offset"][0] < named:
+            self._compare_with_name(batches[:1])
+
+    def _compare_with_name(self, batches: BatchTable) -> None:
+        self.misplaced = self.misplaced or misplaced_batch(self.segment, batches)
+
+
+def misplaced_batch(segment: SegmentFile, batches: BatchTable) -> tuple[int, int] | None:
+    """Return offset and position of the first batch below the offset in a file's name."""
+    named = segment.base_offset
+    if named is None or not len(batches):
+        return None
+    is_below = batches["base_offset"] < named
+    row = int(is_below.argmax())
+    if not is_below[row]:
+        return None
+    return int(batches["base_offset"][row]), int(batches["position"][row])
+
+
+def below_name(offset: int) -> str:
+    """Return the sentence about a `misplaced_batch`."""
+    return f"offset {offset} is below the base offset in the file's name"
 
 
 def _are_cleaned(batches: BatchTable) -> bool:
@@ -335,6 +421,21 @@ def _are_cleaned(batches: BatchTable) -> bool:
 
 
 # ---- logs ------------------------------------------------------------------------------------
+
+
+class _Gap(NamedTuple):
+    """Offsets that are missing in a segment, or between it and the one before."""
+
+    segment: SegmentFile
+    message: str
+    position: int
+    before: SegmentFile | None = None
+
+    def is_in_place(self) -> bool:
+        """Return whether the folder still has the segments, in this order."""
+        if self.before is None:
+            return self.segment.is_in_place()
+        return self.before.is_in_place() and self.segment.is_in_place()
 
 
 @dataclass
@@ -355,13 +456,16 @@ class LogChecks:
     ----------
     expected : int or None
         The offset after the segments so far; None before the first one, and after damage.
+    last : SegmentFile or None
+        The segment that was added last.
     """
 
     log: Log
     problems: LogProblems
     expected: int | None = None
+    last: SegmentFile | None = None
     _is_compacted: bool = False
-    _gaps: list[tuple[SegmentFile, str, int]] = field(default_factory=list)
+    _gaps: list[_Gap] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.problems.add_rewrite(self.log)
@@ -392,26 +496,28 @@ class LogChecks:
         """Add the gaps, if nothing says that the log was compacted."""
         if self._is_compacted or not self._gaps or self.problems.is_cleaned(self.log.partition):
             return
-        for segment, message, position in self._gaps:
+        for one in self._gaps:
+            if not one.is_in_place():  # retention or the cleaner went on while the log was read
+                continue
             self.problems.add_missing(
                 self.log.partition,
                 OFFSET_GAP,
-                f"{message}; compaction leaves such gaps, but nothing else shows that the log was"
-                " compacted",
-                segment.path,
-                position,
+                f"{one.message}; compaction leaves such gaps, but nothing else shows that the log"
+                " was compacted",
+                one.segment.path,
+                one.position,
                 Severity.WARNING,
             )
 
     def _add_offsets(self, one: SegmentOffsets) -> None:
         segment, named = one.segment, one.segment.base_offset
         self._is_compacted |= one.is_cleaned
+        if one.misplaced is not None:
+            offset, position = one.misplaced
+            self._guess(OFFSET_OUT_OF_SEGMENT, below_name(offset), segment, position)
         expected = named if self.expected is None else self.expected
         if one.first is not None:
             first, position, is_wrapper = one.first
-            if named is not None and first < named:
-                message = f"offset {first} is below the base offset in the file's name"
-                self._guess("OFFSET_OUT_OF_SEGMENT", message, segment, position)
             self._note_gap(segment, expected, max(named or 0, 0 if is_wrapper else first), position)
         else:
             self._note_gap(segment, expected, named or 0, 0)
@@ -420,12 +526,13 @@ class LogChecks:
             more = f", and {one.gaps - 1:,} more ranges" if one.gaps > 1 else ""
             if one.disorder is not None and one.disorder[1] > position:
                 more += f"; the offset then goes back to {one.disorder[0]}"
-            self._gaps.append((segment, _missing(first, following) + more, position))
+            self._gaps.append(_Gap(segment, _missing(first, following) + more, position))
         if one.disorder is not None:
             self._guess(OFFSET_OVERLAP, _disorder(one.disorder[0]), segment, one.disorder[1])
         if expected is not None:
             base = max(expected, named or 0)
             self.expected = position_after(base, named or 0, one.end_offset)
+        self.last = segment
 
     def _guess(self, symbol: str, message: str, segment: SegmentFile, position: int) -> None:
         partition = self.log.partition
@@ -435,7 +542,7 @@ class LogChecks:
         self, segment: SegmentFile, expected: int | None, found: int, position: int
     ) -> None:
         if expected is not None and found > max(expected, self.log.start_offset):
-            self._gaps.append((segment, _missing(expected, found), position))
+            self._gaps.append(_Gap(segment, _missing(expected, found), position, self.last))
 
     def _add_tail(self, offsets: SegmentOffsets, tail: SegmentTail) -> bool:
         """Add how a segment ends; return whether it is whole."""

@@ -14,18 +14,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, column, last_offset, require_batch_table
+from kafkascan.batches.columns import (
+    BatchTable,
+    column,
+    first_reaching,
+    last_offset,
+    require_batch_table,
+)
 from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.layout import ScanEnd
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_chunks import first_reaching
-from kafkascan.logs.log_dir import LogLike, PartitionDir
+from kafkascan.logs.log_dir import LogLike, PartitionDir, read_again_if_gone
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
 from kafkascan.logs.opened_logs import open_partition
@@ -133,16 +138,20 @@ def lookup_offset(
     if batches is not None:
         offset = max(offset, log_start_offset or 0)
         return _first_reaching(_path_of(source), require_batch_table(batches), offset)
-    segments, start_offset = _segments(source, log_start_offset)
-    offset = max(offset, start_offset)
-    for segment in _from_offset(segments, offset):
-        with borrowed_source(segment.source, close=False) as owner:
-            start = _indexed_position(segment.file, owner, offset) if trust_index else None
-            for table in _tables(owner, start, segment.is_last):
-                found = _first_reaching(owner.path, table, offset)
-                if found is not None:
-                    return found
-    return None
+
+    def search() -> BatchLocation | None:
+        segments, start_offset = _segments(source, log_start_offset)
+        first = max(offset, start_offset)
+        for segment in _from_offset(segments, first):
+            with borrowed_source(segment.source, close=False) as owner:
+                start = _indexed_position(segment.file, owner, first) if trust_index else None
+                for table in _tables(owner, start, segment.is_last):
+                    found = _first_reaching(owner.path, table, first)
+                    if found is not None:
+                        return found
+        return None
+
+    return read_again_if_gone(search)
 
 
 def lookup_timestamp(
@@ -198,18 +207,22 @@ def lookup_timestamp(
     As `scan_batches`.
     """
     source = as_object_url(source, storage_options)
-    wanted = to_milliseconds(timestamp, "timestamp")
+    wanted = moment_of(timestamp, "timestamp")
     if batches is not None:
         with borrowed_source(_one_segment(source), close=False) as owner:
             rows = require_batch_table(batches)
             return _first_not_before(owner, rows, wanted, log_start_offset or 0)
-    segments, start_offset = _segments(source, log_start_offset)
-    for segment in _from_offset(segments, start_offset):
-        with borrowed_source(segment.source, close=False) as owner:
-            reaches, found = _search(segment, owner, wanted, start_offset, trust_index=trust_index)
-            if reaches:
-                return found
-    return None
+
+    def search() -> RecordLocation | None:
+        segments, start = _segments(source, log_start_offset)
+        for segment in _from_offset(segments, start):
+            with borrowed_source(segment.source, close=False) as owner:
+                reaches, found = _search(segment, owner, wanted, start, trust_index=trust_index)
+                if reaches:
+                    return found
+        return None
+
+    return read_again_if_gone(search)
 
 
 def _search(

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
-from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.format.file_names import (
     GROUPS_TOPIC,
     METADATA_TOPIC,
@@ -20,7 +20,7 @@ from kafkascan.format.file_names import (
 )
 from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix, read_message_frame
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_dir import PartitionDir, read_again_if_gone
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
@@ -196,12 +196,16 @@ def read_metadata_log(partition: PartitionDir, node_id: int | None = None) -> Cl
     OSError
         If the folder cannot be read.
     """
-    replay = _MetadataReplay(node_id)
-    # The last snapshot contains the whole state; the log's own records come after it.
-    for segment in partition.kraft_snapshots[-1:] + partition.log_segments:
-        for message in _messages(segment):
-            replay.apply(*message)
-    return replay.metadata
+
+    def read() -> ClusterMetadata:
+        replay = _MetadataReplay(node_id)
+        # The last snapshot contains the whole state; the log's own records come after it.
+        for segment in partition.kraft_snapshots[-1:] + partition.log_segments:
+            for message in _messages(segment):
+                replay.apply(*message)
+        return replay.metadata
+
+    return read_again_if_gone(read)
 
 
 class _MetadataReplay:
@@ -250,6 +254,8 @@ def _messages(segment: SegmentFile) -> Iterator[tuple[str, dict[str, Any]]]:
             for value in table.items("value"):
                 if message := _message(value or b""):
                     yield message
+    except FileGoneError:  # which state it had is in a newer snapshot
+        raise
     except (KafkaScanError, OSError):
         return
 
@@ -266,7 +272,7 @@ def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
         if code not in _SCHEMAS:
             return None
         schema = _SCHEMAS[code]
-        fields, size = decode_prefix(schema, value[start:], version)
+        fields, size, _ = decode_prefix(schema, value[start:], version)
     except SchemaError:
         return None
     is_newer = version > schema.newest

@@ -15,7 +15,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import detached
 from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
-from kafkascan.io.folders import SingleFileFolder
+from kafkascan.io.folders import DiskFolder, SingleFileFolder, pinned_folder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
@@ -73,15 +73,35 @@ class Log:
         return self.segments[max(0, bisect.bisect_right(bases, self.start_offset) - 1) :]
 
 
+class OpenedLogs(list[Log]):
+    """
+    Logs to read.
+
+    Attributes
+    ----------
+    moving : list of PartitionDir
+        Folders that are not read: a broker with several data dirs is moving a log there
+        (``-future``). No consumer reads such a copy.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.moving: list[PartitionDir] = []
+
+
 def open_logs(
-    logs: LogsLike, log_start_offset: int | None = None, *, damaged: bool = False
+    logs: LogsLike,
+    log_start_offset: int | None = None,
+    *,
+    damaged: bool = False,
+    moving: bool = False,
 ) -> list[Log]:
     """
     Return the logs of a data dir, a partition or a source.
 
-    Only what a broker reads is returned; see `select_segments`. A partition that is given as
-    such, or by its path, is read even if its log is being dropped. In a data dir, a folder that
-    cannot be listed hides no other one: see `Log.error`.
+    Only what a broker serves is returned; see `select_segments`. A partition that is given as
+    such, or by its path, is read even if its log is being dropped or moved. In a data dir, a
+    folder that cannot be listed hides no other one: see `Log.error`.
 
     Parameters
     ----------
@@ -93,6 +113,8 @@ def open_logs(
         everything that is on disk.
     damaged : bool, default False
         Accept a source whose beginning is that of another kind of file.
+    moving : bool, default False
+        Also return copies that a broker is moving to the data dir.
 
     Raises
     ------
@@ -109,7 +131,7 @@ def open_logs(
         logs = as_object_url(logs) if found is None else found
     if isinstance(logs, LogDir):
         require_not_negative(log_start_offset=log_start_offset)
-        live = live_logs(logs, log_start_offset)
+        live = live_logs(logs, log_start_offset, moving=moving)
         if not live:
             raise no_logs(logs.path, logs.partitions)
         if logs.is_partition and live[0].error is not None:
@@ -133,14 +155,19 @@ def open_partition(partition: PartitionDir, log_start_offset: int | None = None)
     return log
 
 
-def live_logs(log_dir: LogDir, log_start_offset: int | None = None) -> list[Log]:
+def live_logs(
+    log_dir: LogDir, log_start_offset: int | None = None, *, moving: bool = False
+) -> OpenedLogs:
     """
     Return the logs of a data dir or a partition that have live segments, as `open_logs`.
 
     Those whose folders cannot be listed are returned, too: see `Log.error`.
     """
-    checkpoints, found = CheckpointReader(), []
+    checkpoints, found = CheckpointReader(), OpenedLogs()
     for log in list_logs(log_dir, SegmentKinds.LOG):
+        if log.partition.is_moving and not (moving or log_dir.is_partition):
+            found.moving.append(log.partition)
+            continue
         start, first = log_start_offset, log.segments[:1]
         if start is None and first:
             start = checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT)
@@ -156,14 +183,23 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
         if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
             continue
         try:
-            names = one.folder.names()
-            segments = segments_among(one.folder, names, kinds)
+            folder = pinned_folder(one.folder)
+            names = folder.names()
+            segments = segments_among(folder, names, kinds)
             log = Log(one, segments, rewrite_marks=rewrite_marks(names), names=names)
         except OSError as error:
+            if _is_dropped(one, error) and not log_dir.is_partition:
+                continue
             log = Log(one, [], error=detached(error))
         if log.segments or log.error is not None:
             found.append(log)
     return found
+
+
+def _is_dropped(partition: PartitionDir, error: OSError) -> bool:
+    """Return whether a broker has deleted or renamed a folder since its data dir was listed."""
+    is_missing = isinstance(error, FileNotFoundError) and isinstance(partition.folder, DiskFolder)
+    return is_missing and not os.path.lexists(partition.folder.path)
 
 
 def rewrite_marks(names: Iterable[str]) -> list[str]:
@@ -242,6 +278,9 @@ class PlacedSegment(Protocol):
     def base_offset(self) -> int | None:
         """The offset in its name."""
 
+    def is_in_place(self) -> bool:
+        """Return whether it is still the file that was listed."""
+
 
 class OffsetCursor:
     """
@@ -279,6 +318,10 @@ class OffsetCursor:
         if before is None or (end_offset is not None and end_offset > before[1]):
             self._reaching = (segment, end_offset or 0)
         if before is None or before[1] <= base_offset:
+            return []
+        # The cleaner may have replaced both by one, or one of them, after they were listed.
+        is_same = before[0].path == segment.path
+        if is_same or not (before[0].is_in_place() and segment.is_in_place()):
             return []
         end = before[1] if end_offset is None else min(before[1], max(end_offset, base_offset + 1))
         return [SegmentOverlap(before[0].path, segment.path, base_offset, end - 1)]

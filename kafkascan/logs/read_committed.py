@@ -17,21 +17,24 @@ from kafkascan.batches.columns import BatchTable, is_control, is_transactional, 
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
-from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached, record_error
+from kafkascan.format.errors import (
+    CorruptBatchError,
+    FileGoneError,
+    KafkaScanError,
+    detached,
+    record_error,
+)
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import ObjectUrl
-from kafkascan.logs.log_chunks import rows_from
-from kafkascan.logs.log_dir import LogLike, PartitionDir
+from kafkascan.logs.log_dir import LogLike, PartitionDir, attempts_to_open
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import OffsetCursor, open_logs
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
 
-NO_OPEN_TRANSACTION = 2**63 - 1
-"""The last stable offset of a `CommittedView` without open transactions."""
-
 _ROWS = 1 << 14
+_HIGHEST_EPOCH = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +42,20 @@ class CommittedView:
     """
     The aborted transactions of a log, and its last stable offset.
 
+    A log may change after its transactions were read. What was appended since is not visible, nor
+    what a new leader wrote in place of batches that were read.
+
     Attributes
     ----------
     last_stable_offset : int
-        The first offset of the earliest transaction that is open at the end of the log;
-        2**63 - 1 if none is open.
+        The first offset of the earliest open transaction; without one, the end of the log that was
+        read.
     producer_ids, first_offsets, last_offsets : ndarrays of int64, shape (n,)
         The aborted transactions, by producer and offset.
     problems : Problems
         Because of which transactions are not known.
+    leader_epoch : int
+        The highest leader epoch of the batches that were read. By default any.
     """
 
     last_stable_offset: int
@@ -55,6 +63,7 @@ class CommittedView:
     first_offsets: NDArray[np.int64]
     last_offsets: NDArray[np.int64]
     problems: Problems = NO_PROBLEMS
+    leader_epoch: int = _HIGHEST_EPOCH
 
     @classmethod
     def of_aborted(
@@ -68,6 +77,7 @@ class CommittedView:
         aborted : structured ndarray, shape (n,)
             With columns ``producer_id``, ``first_offset`` and `marker_column`.
         last_stable_offset : int
+            The offset before which all transactions are decided, and the aborted ones given.
         marker_column : str
             Column with the offset of the marker.
         """
@@ -81,11 +91,17 @@ class CommittedView:
 
     def mask(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which batches are visible; consumers skip control batches themselves."""
-        seen: NDArray[np.bool_] = batches["base_offset"] < self.last_stable_offset
-        rows = np.flatnonzero(is_transactional(batches) & ~is_control(batches) & seen)
-        if len(rows) and len(self.producer_ids):
+        seen = self.are_stable(batches)
+        if len(self.producer_ids):
+            rows = np.flatnonzero(is_transactional(batches) & ~is_control(batches) & seen)
             seen[rows[self.are_aborted(batches[rows])]] = False
         return seen
+
+    def are_stable(self, batches: BatchTable) -> NDArray[np.bool_]:
+        """Return which batches end before the last stable offset, and were not written later."""
+        # The offset after the greatest one exceeds 64 bits.
+        are_before: NDArray[np.bool_] = last_offset(batches) <= self.last_stable_offset - 1
+        return are_before & (batches["partition_leader_epoch"] <= self.leader_epoch)
 
     def are_aborted(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which of the given transactional batches belong to an aborted transaction."""
@@ -107,6 +123,7 @@ class CommittedViewBuilder:
     def __init__(self) -> None:
         self._state = ProducerState()
         self._aborted = [np.empty(0, COMPLETED_TRANSACTION)]
+        self._end_offset, self._leader_epoch = 0, -1
 
     def add(self, source: Source, batches: BatchTable) -> None:
         """
@@ -119,6 +136,12 @@ class CommittedViewBuilder:
         CorruptBatchError
             If a marker cannot be read.
         """
+        if len(batches):
+            latest = batches["base_offset"].argmax()
+            end_offset = int(last_offset(batches[latest : latest + 1])[0]) + 1
+            self._end_offset = max(self._end_offset, end_offset)
+            epoch = int(batches["partition_leader_epoch"].max())
+            self._leader_epoch = max(self._leader_epoch, epoch)
         batches = batches.take(np.flatnonzero(is_transactional(batches)))
         markers = batches.take(np.flatnonzero(is_control(batches)))
         wrong = np.flatnonzero(~verify_rows(source, markers))
@@ -127,13 +150,21 @@ class CommittedViewBuilder:
         completed = self._state.apply(source, batches).require_accepted()
         self._aborted.append(completed[completed["is_aborted"] == 1])
 
-    def view(self) -> CommittedView:
-        """Return the view of the batches that were added."""
+    def view(self, base_offset: int = 0) -> CommittedView:
+        """
+        Return the view of the batches that were added.
+
+        Parameters
+        ----------
+        base_offset : int, default 0
+            Of the log's last segment: if that is empty, the log ends there.
+        """
         aborted = np.concatenate(self._aborted)
         self._aborted = [aborted]
         first_open = self._state.first_open_offset()
-        stable = NO_OPEN_TRANSACTION if first_open is None else first_open
-        return CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
+        stable = max(self._end_offset, base_offset) if first_open is None else first_open
+        view = CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
+        return replace(view, leader_epoch=self._leader_epoch)
 
 
 def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") -> CommittedView:
@@ -164,28 +195,34 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     opened = open_logs(log)[0]
     builder, problems, cursor = CommittedViewBuilder(), LogProblems(), OffsetCursor()
     checks, is_alone = LogChecks(opened, problems), not isinstance(log, PartitionDir)
-    unstable = NO_OPEN_TRANSACTION
-    for segment in opened.segments:
-        offsets = SegmentOffsets(segment)
-        try:
-            with segment.borrow() as owner:
-                headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
-                for table in headers:
-                    rows = rows_from(table, cursor.position)
-                    offsets.add(rows)
-                    builder.add(owner, rows)
-                checks.add(offsets, headers)
-        except (OSError, KafkaScanError) as error:
-            if on_corrupt == "raise":
-                raise
-            checks.add_error(segment, detached(error))
-            if isinstance(error, CorruptBatchError):  # a marker
-                unstable = min(unstable, error.base_offset or 0)
-        cursor.add(segment, offsets.end_offset)
+    unreadable: list[int] = []  # offsets of markers
+    for listed in opened.segments:
+        for segment in attempts_to_open(listed):
+            offsets = SegmentOffsets(segment, cursor.position)
+            try:
+                with segment.borrow() as owner:
+                    headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
+                    for table in headers:
+                        rows = offsets.unread(table)
+                        offsets.add(rows)
+                        builder.add(owner, rows)
+                    checks.add(offsets, headers)
+            except FileGoneError:
+                continue
+            except (OSError, KafkaScanError) as error:
+                if on_corrupt == "raise":
+                    raise
+                checks.add_error(segment, detached(error))
+                if isinstance(error, CorruptBatchError):  # a marker
+                    unreadable.append(error.base_offset or 0)
+            cursor.add(segment, offsets.reached)
+            break
+        else:
+            checks.skip()
     if not is_alone:
         checks.finish()
     if on_corrupt == "raise":
         problems.require_complete()
-    view = builder.view()
-    stable = min(view.last_stable_offset, unstable)
+    view = builder.view(opened.segments[-1].base_offset or 0)
+    stable = min([view.last_stable_offset, *unreadable])
     return replace(view, last_stable_offset=stable, problems=problems.found)

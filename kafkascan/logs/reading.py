@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_not_negative
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
@@ -40,7 +40,7 @@ from kafkascan.records.read_options import (
     Visible,
 )
 from kafkascan.records.record_table import RecordTable
-from kafkascan.records.typed_items import ColumnDecoders, ItemDecoding, ItemPlace
+from kafkascan.records.typed_items import ColumnDecoders, ItemDecoding, ItemPlace, require_decoders
 
 if TYPE_CHECKING:
     from kafkascan.logs.read_committed import CommittedView
@@ -92,7 +92,8 @@ def read_records(
     isolation : {"read_uncommitted", "read_committed"}
         "read_committed" returns the records that a consumer with this ``isolation.level`` would
         get: it omits aborted transactions, and everything from the first offset of a
-        transaction that is still open at the end of the log.
+        transaction that is still open at the end of the log. What is appended after the
+        transactions were read is omitted, too.
     transactions : CommittedView, optional
         The outcome of the log's transactions. By default it is read from all segments of the
         partition folder that contains the file, or from the source alone if it is not such a
@@ -283,8 +284,8 @@ def _decoding_of(
     source: LogLike, key: ColumnDecoders | None, value: ColumnDecoders | None, threads: int
 ) -> ItemDecoding | None:
     """Return what decodes keys and values; None if they stay bytes."""
-    given = {"key": key, "value": value}
-    if key is None and value is None:
+    given = require_decoders(key=key, value=value)
+    if not given:
         return None
     log = source if isinstance(source, PartitionDir) else _log_of(_one_source(source))
     topic, partition = (None, None) if log is None else (log.topic, log.partition)
@@ -293,11 +294,7 @@ def _decoding_of(
     else:
         path = str(log.path if log is not None else getattr(source, "path", source))
     return ItemDecoding(
-        {
-            name: one.decoder(ItemPlace(name, path, topic, partition))
-            for name, one in given.items()
-            if one is not None
-        },
+        {name: one.decoder(ItemPlace(name, path, topic, partition)) for name, one in given.items()},
         threads,
     )
 
@@ -346,8 +343,8 @@ def _in_times(
     options: ReadOptions, from_time: TimeLike | None, to_time: TimeLike | None
 ) -> ReadOptions:
     """Return options that select the records of a range of times."""
-    start = None if from_time is None else to_milliseconds(from_time, "from_time")
-    stop = None if to_time is None else to_milliseconds(to_time, "to_time")
+    start = None if from_time is None else moment_of(from_time, "from_time")
+    stop = None if to_time is None else moment_of(to_time, "to_time")
     if start is None and stop is None:
         return options
     if start is not None and stop is not None and stop < start:

@@ -15,10 +15,9 @@ from kafkascan.format.file_names import (
     parse_segment_name,
     sibling_name,
 )
-from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
+from kafkascan.io.folders import DiskFolder, Folder, PinnedFolder, SingleFileFolder
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
-from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, as_path, path_or_url
 
 _UNNAMED = SegmentName(None, None, "log", None)
@@ -95,6 +94,10 @@ class SegmentFile:
             return self.size
         except OSError:
             return 0
+
+    def is_in_place(self) -> bool:
+        """Return whether its folder still has the file that was listed; True if none was."""
+        return not isinstance(self.folder, PinnedFolder) or self.folder.still_has(self.file_name)
 
     def as_source(self) -> SourceLike:
         """Return the open source, or the input for a new `Source`."""
@@ -226,10 +229,10 @@ def segment_at(path: Place) -> SegmentFile:
     place = path_or_url(path)
     if isinstance(place, Path):
         return segment_file(place, DiskFolder(place.parent))
-    name = as_path(shown_url(place.url))
-    if str(name) != place.url:  # the query is a signature of this object alone
+    name = as_path(place.url.partition("?")[0])
+    if os.fspath(name) != place.url:  # the query is a signature of this object alone
         return segment_file(name, SingleFileFolder(place, name))
-    return segment_file(name, UrlFolder(ObjectUrl(str(name.parent), place.storage_options)))
+    return segment_file(name, UrlFolder(ObjectUrl(os.fspath(name.parent), place.storage_options)))
 
 
 def position_after(position: int, base_offset: int, end_offset: int | None) -> int:

@@ -13,7 +13,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, NoLogsError, detached
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_problems import OFFSET_GAP, IncompleteLogError
@@ -64,7 +64,7 @@ class ReplayLimit:
             return cls(as_of.get(partition if partition is not None else -1))
         if isinstance(as_of, (int, np.integer)) and not isinstance(as_of, bool):
             return cls(int(as_of))
-        return cls(time_ms=to_milliseconds(as_of, "as_of", rounds_up=False))
+        return cls(time_ms=moment_of(as_of, "as_of", rounds_up=False))
 
     @property
     def is_end(self) -> bool:
@@ -195,10 +195,11 @@ class PartitionRecords:
         self.end_offset = int(offsets[-1]) + 1
 
     def _add_problems(self, problems: Problems) -> None:
-        """Add what is missing; damaged batches are known, and gaps make a log not gapless."""
+        """Add what is missing or a guess; damaged batches are known, gaps make it not gapless."""
         known = {getattr(error, "position", None) for error in self.errors}
         for one in problems:
-            is_news = one.rows_missing or one.symbol == str(ScanEnd.TORN_TAIL)
+            is_news = one.rows_missing or one.severity is Severity.ERROR
+            is_news |= one.symbol == str(ScanEnd.TORN_TAIL)
             if is_news and one.symbol != OFFSET_GAP and one.position not in known:
                 position = one.position or 0
                 self.errors.append(

@@ -9,4 +9,6 @@ if TYPE_CHECKING:
         scan_records as scan_records,
     )
 else:
-    __getattr__, __dir__, __all__ = attach(__name__, names={"lazy_records": ["scan_records"]})
+    __getattr__, __dir__, __all__ = attach(
+        __name__, names={"lazy_records": ["scan_records"]}, extra="polars"
+    )

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import operator
+import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, cast
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
+from kafkascan.format.arguments import require_items
+from kafkascan.format.errors import NoLogsError, UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
+from kafkascan.io.worker_threads import ThreadPool, current_team
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
     MIRRORED,
@@ -44,8 +48,14 @@ from kafkascan.records.typed_items import (
     ColumnDecoders,
     ItemDecoding,
     ItemPlace,
+    require_decoders,
 )
-from kafkascan.tables.table import IncompleteTableWarning, Problems
+from kafkascan.tables.table import (
+    LATEST_MS,
+    IncompleteTableWarning,
+    Problems,
+    warn_of_late_times,
+)
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
 
@@ -209,9 +219,10 @@ _DEFAULT_COLUMNS = (*_PLACE_TYPES, *DEFAULT_RECORD_COLUMNS)
 
 
 def scan_records(
-    logs: LogsLike,
+    logs: LogsLike | Sequence[LogsLike],
     /,
     *,
+    topics: Collection[str] | None = None,
     columns: Sequence[str] | None = None,
     control: Control = "skip",
     isolation: Isolation = "read_uncommitted",
@@ -222,6 +233,7 @@ def scan_records(
     storage_options: Mapping[str, object] | None = None,
     key: ColumnDecoders | None = None,
     value: ColumnDecoders | None = None,
+    within_microseconds: bool = False,
 ) -> pl.LazyFrame:
     """
     Return the records of logs as a lazy frame that reads what a query needs.
@@ -238,9 +250,12 @@ def scan_records(
 
     Parameters
     ----------
-    logs : path, LogDir, PartitionDir or Source
+    logs : path, LogDir, PartitionDir or Source, or a list of them
         A data directory, a tar of one, the folder of a partition, or a segment. The segments are
         listed once, when this function is called.
+    topics : collection of str, optional
+        Topics to read. By default all; with `key` or `value`, those whose names do not begin with
+        an underscore, which are Kafka's own and the registry's.
     columns : sequence of str, optional
         Columns of the frame: ``topic``, ``partition`` and the columns of `read_records` except
         ``batch``. By default ``topic``, ``partition``, ``offset``, ``timestamp``, ``key``,
@@ -256,6 +271,9 @@ def scan_records(
         Decode keys or values into columns with types; see `read_records`. The topics must have
         columns of one type, which the registry's subjects or a named schema say, or otherwise the
         first records of each topic, which are read when this function is called.
+    within_microseconds : bool, default False
+        Make times null that 64 bits of microseconds cannot hold, with an `IncompleteTableWarning`.
+        Queries of DuckDB fail at such times.
 
     Returns
     -------
@@ -267,7 +285,7 @@ def scan_records(
     Raises
     ------
     NoLogsError
-        If there are no logs.
+        If there are no logs, or none of `topics`.
     UnknownColumnError
         If a column does not exist.
     ValueSchemaError
@@ -304,13 +322,51 @@ def scan_records(
         max_decompressed_size=max_decompressed_size,
         on_corrupt=on_corrupt,
     )
-    opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
-    given = {name: one for name, one in (("key", key), ("value", value)) if one is not None}
+    places = cast("Sequence[LogsLike]", logs if isinstance(logs, (list, tuple)) else [logs])
+    of_places = [
+        open_logs(as_object_url(place, storage_options), log_start_offset) for place in places
+    ]
+    for note in itertools.chain.from_iterable(map(notes_of_moving, of_places)):
+        if topics is None or note.topic in topics:
+            warnings.warn(f"records: {note}", IncompleteTableWarning, stacklevel=2)
+    is_typed = key is not None or value is not None
+    opened = _of_topics(list(itertools.chain.from_iterable(of_places)), topics, is_typed=is_typed)
+    given = require_decoders(key=key, value=value)
     if given:
         options = replace(options, also_stored=("offset", "headers"))
     typed = {name: _settled(opened, name, one, options) for name, one in given.items()}
-    source = _LazyRecords(opened, names, options, isolation, typed)
+    source = _LazyRecords(opened, names, options, isolation, typed, within_microseconds)
     return register_io_source(source.frames, schema=source.schema)
+
+
+def _of_topics(logs: list[Log], topics: Collection[str] | None, *, is_typed: bool) -> list[Log]:
+    """
+    Return the logs of some topics.
+
+    Raises
+    ------
+    NoLogsError
+        If there are none.
+    """
+    if topics is None:
+        others = [one for one in logs if not (one.partition.topic or "").startswith("_")]
+        return others if is_typed and others else logs
+    require_items(str, topics=topics)
+    found = [log for log in logs if log.partition.topic in topics]
+    if not found:
+        place = os.path.commonpath([log.partition.path for log in logs])
+        raise NoLogsError(place, f"no partitions of {', '.join(sorted(topics))} here")
+    return found
+
+
+def _within_microseconds(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a frame whose times are null where 64 bits of microseconds cannot hold them."""
+    times = [name for name, kind in frame.schema.items() if kind == pl.Datetime("ms", "UTC")]
+    fits = {name: pl.col(name).to_physical().is_between(-LATEST_MS, LATEST_MS) for name in times}
+    if not times or frame.select(pl.all_horizontal(one.all() for one in fits.values())).item():
+        return frame
+    warn_of_late_times()
+    return frame.with_columns(pl.when(fits[name]).then(pl.col(name)) for name in times)
 
 
 def _decoded(names: Sequence[str]) -> list[str]:
@@ -348,6 +404,9 @@ class _LazyRecords:
     options: ReadOptions
     isolation: Isolation
     typed: Mapping[str, Mapping[str | None, ColumnDecoder]]
+    within_microseconds: bool
+    # Polars reads in a thread of its own, also for a caller that is a worker.
+    team: ThreadPool | None = field(default_factory=current_team)
 
     @property
     def schema(self) -> pl.Schema:
@@ -366,7 +425,7 @@ class _LazyRecords:
                 what = f"the type of the {name}s of {', '.join(unknown)} is unknown"
                 raise ValueSchemaError(
                     f"{what if unknown else f'the {name}s of several topics have different types'}:"
-                    " scan the folder of one partition, or name a schema by"
+                    " scan one topic (topics=[NAME]), or name a schema by"
                     f" {name}=registry.reader(SUBJECT, message=NAME)"
                 )
             found[name] = pl.Series(pa.array([], kinds.pop())).dtype
@@ -395,7 +454,8 @@ class _LazyRecords:
             condition = condition_of(predicate, self.schema)
         for frame in _first_rows(self._read(needed, condition, row_count, batch_size), row_count):
             kept = frame if predicate is None else frame.filter(predicate)
-            yield kept.select(chosen)
+            found = kept.select(chosen)
+            yield _within_microseconds(found) if self.within_microseconds else found
 
     def _read(
         self,
@@ -413,6 +473,8 @@ class _LazyRecords:
                 decoders = {name: self._decoder(name, log.partition) for name in self.typed}
                 decoding = ItemDecoding(decoders)
                 for table in selection.tables(options, self.isolation):
+                    if self.team is not None:
+                        self.team.require_wanted()
                     found = decoding.decoded(_wanted(table, condition) if self.typed else table)
                     problems = table.problems + found.problems
                     yield _frame(found.records.with_problems(problems), log)

@@ -19,12 +19,11 @@ from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_b
 from kafkascan.batches.scan import iter_open_batches, scan_batches
 from kafkascan.batches.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.payloads import Payloads, join_payloads, load_payloads
@@ -59,11 +58,11 @@ def decode_records(
 
 
 def scan_headers(source: Source, options: ReadOptions) -> BatchTable:
-    """Return all headers of a source."""
+    """Return the headers of a source."""
     scan = scan_batches(source, threads=options.threads, on_corrupt=options.on_corrupt)
-    options.on_headers(scan.batches)
+    batches = options.on_headers(scan.batches)
     options.on_end(source, scan)
-    return scan.batches
+    return batches
 
 
 def _decode_all(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -179,8 +178,7 @@ def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]
     reads_content = not _selects_few(options)
     headers = iter_open_batches(source, on_corrupt=options.on_corrupt, reads_content=reads_content)
     for table in headers:
-        options.on_headers(table)
-        yield table
+        yield options.on_headers(table)
     options.on_end(source, headers)
 
 

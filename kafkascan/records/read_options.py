@@ -48,6 +48,11 @@ def ignore(*_: object) -> None:
     """Do nothing with what was read."""
 
 
+def every_batch(batches: BatchTable) -> BatchTable:
+    """Return the batches."""
+    return batches
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """
@@ -65,7 +70,8 @@ class ReadOptions:
         Whether few batches are visible. The headers of an object in a store are then read without
         the bytes between them.
     on_headers : callable, optional
-        Takes each table of headers that was read of a source, before batches are selected.
+        Takes each table of headers that was read of a source, before batches are selected, and
+        returns the part of it to read.
     on_end : callable, optional
         Takes a source and how its headers end, if they were read to their end.
     also_stored : sequence of str
@@ -90,7 +96,7 @@ class ReadOptions:
     visible: Visible | None = None
     wanted: Wanted | None = None
     selects_few: bool = False
-    on_headers: Callable[[BatchTable], object] = field(default=ignore)
+    on_headers: Callable[[BatchTable], BatchTable] = field(default=every_batch)
     on_end: Callable[[Source, HeadersEnd], object] = field(default=ignore)
     also_stored: Sequence[str] = ()
     names: tuple[str, ...] = field(init=False)

@@ -77,6 +77,26 @@ class ColumnDecoders(Protocol):
         """Return the decoder of the keys or values of a topic."""
 
 
+def require_decoders(**decoders: ColumnDecoders | None) -> dict[str, ColumnDecoders]:
+    """
+    Return the arguments that are given, by their names.
+
+    Raises
+    ------
+    TypeError
+        If one decodes nothing.
+    """
+    given = {name: one for name, one in decoders.items() if one is not None}
+    for name, one in given.items():
+        if not hasattr(one, "decoder"):
+            found = repr(one) if isinstance(one, str) else type(one).__name__
+            raise TypeError(
+                f"{name} must be a Registry (kafkascan.schemas.open_registry), one schema of it"
+                f" (registry.reader(SUBJECT)) or kafkascan.schemas.json_values(), not {found}"
+            )
+    return given
+
+
 def selected(values: pa.ChunkedArray, index: slice | NDArray[Any]) -> pa.ChunkedArray:
     """Return the values of some rows, as NumPy selects them."""
     import pyarrow as pa

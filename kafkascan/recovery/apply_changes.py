@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
@@ -19,6 +20,7 @@ from kafkascan.io.atomic_files import (
     replace_files,
     sync_folder,
 )
+from kafkascan.io.file_identity import FileIdentity, require_missing
 from kafkascan.recovery.loading.planned_files import Action, Change, Part, PlannedFiles, Split
 
 _COPY_BYTES = 1 << 24
@@ -64,8 +66,14 @@ class ChangeApplier:
         self.applied: list[Change] = []
         self.error: Exception | None = None
         self._files, self._backup = files, backup
+        self._logs = files.logs_as_read()
         self._splits = {one.change: one for one in files.splits()}
         self._steps = deque(_steps(changes))
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the files."""
+        return self._files.folder
 
     @property
     def has_steps(self) -> bool:
@@ -77,6 +85,21 @@ class ChangeApplier:
         """Whether the next step is to write files."""
         return self._steps[0][0].action is Action.WRITE
 
+    def check_logs(self) -> None:
+        """Set `error` if logs are not those that were read, except for the applied changes."""
+        mine = {name for one in self.applied for name in (one.name, one.old_name)}
+        splits = (self._splits[one] for one in self.applied if one.action is Action.SPLIT)
+        mine |= {part.name for split in splits for part in split.parts}
+        try:
+            for name, log in self._logs.items():
+                if name not in mine:
+                    log.require_unchanged()
+            for name in os.listdir(self.folder):
+                if name.endswith(".log") and name not in mine and name not in self._logs:
+                    require_missing(self.folder / name)
+        except OSError as error:
+            self.error = self.error or error
+
     def apply_step(self) -> None:
         """Apply the next step; set `error` if it fails."""
         try:
@@ -87,7 +110,7 @@ class ChangeApplier:
                 if change.action is Action.SPLIT:
                     _split(self._splits[change], self._files, backup=self._backup)
                 else:
-                    _apply(change, self._files.folder, backup=self._backup)
+                    _apply(change, self._files, backup=self._backup)
             self.finish_step()
         except OSError as error:
             self.error = error
@@ -110,7 +133,8 @@ class ChangeApplier:
                 yield path, data, path if path.exists() else template
 
     def back_up(self, path: Path) -> None:
-        """Keep a file that is about to be replaced."""
+        """Keep a file that is about to be replaced, unless it changed since it was read."""
+        _require_as_read(path, self._files.as_renamed(path.name))
         _back_up(path, backup=self._backup)
 
 
@@ -121,13 +145,22 @@ def _template(folder: Path) -> Path:
 
 
 def apply_all(appliers: list[ChangeApplier]) -> None:
-    """Apply the changes of several folders, a step of each at a time, and sync files together."""
+    """
+    Apply the changes of several folders, a step of each at a time, and sync files together.
+
+    No change is made in a folder with a log that changed since the plan was made from it. A log
+    that changes later, so that its new side files may not be its own, is an error in the end.
+    """
+    for applier in (done := appliers):
+        applier.check_logs()
     while appliers := [applier for applier in appliers if applier.has_steps]:
         writing = [applier for applier in appliers if applier.writes_next]
         for applier in appliers:
             if applier not in writing:
                 applier.apply_step()
         _write_together(writing)
+    for applier in done:
+        applier.check_logs()
 
 
 def _write_together(appliers: list[ChangeApplier]) -> None:
@@ -147,24 +180,37 @@ def _write_together(appliers: list[ChangeApplier]) -> None:
 def _write_files(appliers: list[ChangeApplier]) -> None:
     """Write the files of the next step of several folders, and make them durable."""
     files = (file for one in appliers for file in one.files_to_write())
-    replace_files(files, before=appliers[0].back_up)
+    applier_of = {one.folder: one for one in appliers}
+    replace_files(files, before=lambda path: applier_of[path.parent].back_up(path))
     for one in appliers:
         one.sync_folder()
 
 
-def _apply(change: Change, folder: Path, *, backup: bool) -> None:
-    path = folder / change.name
+def _require_as_read(path: Path, file: FileIdentity | None) -> None:
+    """Raise an error if a path has another file than when the plan was made."""
+    if file is None:
+        require_missing(path)
+    else:
+        file.require_unchanged()
+
+
+def _apply(change: Change, files: PlannedFiles, *, backup: bool) -> None:
+    folder, path = files.folder, files.folder / change.name
     if change.action is Action.DELETE:
+        _require_as_read(path, files.as_read(change.name))
         if backup:
             os.replace(path, _free_name(path))
         else:
             path.unlink()
     elif change.action is Action.RENAME:
+        old_path = folder / str(change.old_name)
+        _require_as_read(old_path, files.as_read(old_path.name))
+        _require_as_read(path, files.as_read(change.name))
         _back_up(path, backup=backup)
-        os.replace(folder / str(change.old_name), path)
+        os.replace(old_path, path)
     else:
         assert change.new_size is not None
-        _truncate(path, change.new_size, backup=backup)
+        _truncate(files.shortened_log(change.name), change.new_size, backup=backup)
     sync_folder(folder)
 
 
@@ -189,16 +235,27 @@ def _free_name(path: Path) -> Path:
     return name
 
 
-def _truncate(path: Path, size: int, *, backup: bool) -> None:
-    with open(path, "r+b") as log:
+def _truncate(log: FileIdentity, size: int, *, backup: bool) -> None:
+    """Truncate a log, unless it changed since it was read."""
+    path = Path(log.path)
+    with contextlib.ExitStack() as undo:
         if backup:
-            tail = _free_name(path.with_name(f"{path.name}.tail-{size}"))
-            log.seek(size)
-            with AtomicFile(tail, like=path) as file:
-                shutil.copyfileobj(log, file.stream, _COPY_BYTES)
-        log.truncate(size)
-        log.flush()
-        os.fsync(log.fileno())
+            undo.callback(_copy_tail(path, size).unlink)
+        log.require_unchanged()
+        undo.pop_all()
+    with open(path, "r+b") as file:
+        file.truncate(size)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _copy_tail(path: Path, size: int) -> Path:
+    """Copy the bytes of a log that are about to be discarded; return the path of the copy."""
+    tail = _free_name(path.with_name(f"{path.name}.tail-{size}"))
+    with open(path, "rb") as log, AtomicFile(tail, like=path) as file:
+        log.seek(size)
+        shutil.copyfileobj(log, file.stream, _COPY_BYTES)
+    return tail
 
 
 # ---- splitting logs --------------------------------------------------------------------------
@@ -242,6 +299,7 @@ def _write_parts(split: Split, files: PlannedFiles) -> list[str]:
                 names.append(f"{part.name.removesuffix('log')}{kind}")
                 with AtomicFile(folder / f"{names[-1]}.cleaned", like=log) as file:
                     file.stream.write(files.read(names[-1]))
+        files.shortened_log(log.name).require_unchanged()
     except BaseException:  # a full disk must not stay full
         for name in names:
             (folder / f"{name}.cleaned").unlink(missing_ok=True)

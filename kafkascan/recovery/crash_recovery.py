@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import (
@@ -25,6 +26,7 @@ from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
+from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, parents_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import no_logs, open_log_dir, partition_dir
@@ -58,7 +60,7 @@ class Target:
     data_dir: Path | None
     is_complete: bool
 
-    @property
+    @functools.cached_property
     def had_clean_shutdown(self) -> bool:
         """Whether the data directory is marked as cleanly shut down."""
         return self.data_dir is not None and (self.data_dir / CLEAN_SHUTDOWN_FILE).exists()
@@ -123,6 +125,9 @@ def require_different(targets: list[Target]) -> None:
 
 def _target_of(path: Path) -> Target:
     log_dir = open_log_dir(path)
+    if path.is_file():
+        reason = "a tar archive is only read: unpack it, and recover the directory"
+        raise NotADirectoryError(errno.ENOTDIR, reason, str(path))
     found = log_dir.partitions
     if _is_partition(log_dir):
         one = _without_link(path)
@@ -176,7 +181,7 @@ def recover(
     truncate: bool = False,
     backup: bool = True,
     mark_clean: bool = True,
-    verify: bool = False,
+    verify: bool | None = None,
     broker_epoch: int | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
@@ -214,9 +219,12 @@ def recover(
     mark_clean : bool, default True
         Write ``.kafka_cleanshutdown`` once all logs of a data directory are recovered, so that
         the next broker skips recovery. Not if a log has a finding that is an error.
-    verify : bool, default False
-        Verify also the checksums of the segments below the recovery point. A broker does not read
-        them, so their damage stays: it is reported in `PartitionRecovery.findings`.
+    verify : bool, optional
+        Verify also the checksums of the segments below the recovery point, which is a pass over
+        all bytes. A broker does not read them, so their damage stays: it is reported in
+        `PartitionRecovery.findings`. By default in data directories that are marked as cleanly
+        shut down, where a broker recovers nothing; segments that are not verified elsewhere are in
+        `PartitionRecovery.unverified`.
     broker_epoch : int, optional
         The broker epoch in that file: the epoch of the broker's last registration, without which
         the controller elects new leaders as after an unclean shutdown (KIP-966). By default it is
@@ -261,8 +269,9 @@ def recover(
     -------
     Recovery
         The results of all partitions. An error in one partition does not prevent the recovery of
-        others; it is in `PartitionRecovery.error`, such as a `DuplicateLogError` or a
-        `LinkedFileError`.
+        others; it is in `PartitionRecovery.error`, such as a `DuplicateLogError`, a
+        `LinkedFileError`, or a `FileChangedError` if another process changed a log since it was
+        read: such a log is not changed.
 
     Raises
     ------
@@ -308,7 +317,6 @@ def recover(
                 PRODUCER_EXPIRATION_MS,
             ),
             now_ms=milliseconds_or_now(now_ms, "now_ms"),
-            verify=verify,
         ),
         metadata,
         properties,
@@ -319,7 +327,13 @@ def recover(
         tiered_topics,
     )
     jobs = [
-        LogJob(one, own, duplicates.get(one.path), log_names(one.path), follow_links=follow_links)
+        LogJob(
+            one,
+            replace(own, verify=target.had_clean_shutdown if verify is None else verify),
+            duplicates.get(one.path),
+            log_names(one.path),
+            follow_links=follow_links,
+        )
         for target in targets
         for one, own in zip(
             target.partitions,
@@ -333,7 +347,7 @@ def recover(
             one.data_dir for one in targets if one.data_dir is not None and one.had_clean_shutdown
         ],
     )
-    work = partial(recover_logs, write=write, truncate=truncate, backup=backup)
+    work = functools.partial(recover_logs, write=write, truncate=truncate, backup=backup)
     if not write:
         done.partitions = _for_groups(jobs, work, threads, on_progress)
         return done
@@ -356,8 +370,8 @@ def _paths(
             raise ValueError("paths or server_properties must be given")
         return properties.log_dirs
     if isinstance(paths, (str, os.PathLike)):
-        return [Path(paths)]
-    found = [Path(one) for one in paths]
+        return [disk_path(paths)]
+    found = [disk_path(one) for one in paths]
     if not found:
         raise ValueError("paths is empty")
     return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkascan.broker_state.checkpoints import LeaderEpoch
+from kafkascan.format.errors import FileChangedError
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.log_problems import OFFSET_GAP
@@ -121,6 +122,17 @@ class PartitionRecovery:
         Offsets that are missing are a warning: nothing that a recovery does brings them back.
         """
         return any(one.severity is Severity.ERROR for one in self.findings)
+
+    @property
+    def damaged_segments(self) -> set[str]:
+        """Names of the segments with damage that a broker does not notice, so that it stays."""
+        recovered = {one.name for one in self.segments if one.is_recovered}
+        errors = (one for one in self.findings if one.severity is Severity.ERROR)
+        return {
+            one.file
+            for one in errors
+            if one.position is not None and one.file is not None and one.file not in recovered
+        }
 
     @property
     def unverified(self) -> list[SegmentReport]:
@@ -260,6 +272,27 @@ def writing_command(recovery: Recovery, *options: str) -> str | None:
     return shlex.join(["kafkascan", "recover", *paths, *options, "--write", *truncate])
 
 
+def damage_headline(path: Path, segments: Collection[Path], *, is_lasting: bool) -> tuple[str, str]:
+    """
+    Return a sentence about damaged segments, and the command that copies the intact batches.
+
+    Parameters
+    ----------
+    path : Path
+        The directory or file that was read.
+    segments : collection of Path
+        The damaged ones. If they are of one log, only that is copied.
+    is_lasting : bool
+        Whether a broker leaves them as they are when it starts.
+    """
+    noun = "segment is" if len(segments) == 1 else "segments are"
+    why = ", and a broker does not look there when it starts" if is_lasting else ""
+    logs = {one.parent for one in segments}
+    copied = logs.pop() if path.is_dir() and len(logs) == 1 else path
+    command = shlex.join(["kafkascan", "salvage", str(copied), "COPY"])
+    return f"{len(segments):,} {noun} damaged: consumers fail there{why}", command
+
+
 def _problems_of(partitions: Sequence[PartitionRecovery | PartitionSalvage]) -> Problems:
     return Problems(
         problem_of(one.error, str(one.path), topic=one.topic, partition=one.partition)
@@ -290,12 +323,15 @@ class PartitionSalvage:
         Log files that are not part of the log: ``.deleted``, ``.cleaned`` and ``.swap`` files.
     overlaps : list of SegmentOverlap
         Segments with the same offsets; only one of them keeps each offset.
+    changed : list of FileChangedError
+        Files that another process changed while they were copied: the copy may lack batches that
+        were there when `salvage` began, or that came later.
     recovery : PartitionRecovery or None
         The recovery of the copy, which builds its indexes and other files.
     error : Exception or None
-        Why there is no copy, or why a broker would not load it. If a segment could not be read
-        or written, the copy lacks it. Such a copy is in a directory whose name ends with
-        ``.incomplete``.
+        Why there is no copy, or why a broker would not load it. If a segment could not be read,
+        the copy lacks it. Such a copy is in a directory whose name ends with ``.incomplete``. One
+        that the disk has no space for is removed.
     """
 
     path: Path
@@ -305,6 +341,7 @@ class PartitionSalvage:
     segments: list[SegmentSalvage] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     overlaps: list[SegmentOverlap] = field(default_factory=list)
+    changed: list[FileChangedError] = field(default_factory=list)
     recovery: PartitionRecovery | None = None
     error: Exception | None = None
 
@@ -331,6 +368,9 @@ class Salvage(AnyTable):
     gaps : Problems
         Offsets that are missing where no bytes are damaged, unless the log was compacted, and
         segments that end with zeros although the log goes on.
+    leftovers : list of pathlib.Path
+        What earlier runs left next to the destination: incomplete copies, and the work of a run
+        that was killed, which is removed if possible.
     """
 
     schema: ClassVar[Schema] = SALVAGE_SCHEMA
@@ -340,6 +380,7 @@ class Salvage(AnyTable):
     partitions: list[PartitionSalvage]
     is_marked_clean: bool = False
     gaps: Problems = NO_PROBLEMS
+    leftovers: list[Path] = field(default_factory=list)
 
     @property
     def lost_bytes(self) -> int:
@@ -364,7 +405,8 @@ class Salvage(AnyTable):
         found = [one for log in self.partitions for one in _range_problems(log)]
         lost = {(one.path, one.position) for one in found if one.rows_missing}
         gaps = [one for one in self.gaps if (one.path, one.position) not in lost]
-        return Problems(found) + _problems_of(self.partitions) + gaps
+        notes = Problems(map(_leftover, self.leftovers))
+        return Problems(found) + _problems_of(self.partitions) + gaps + notes
 
     def __len__(self) -> int:
         return sum(
@@ -434,12 +476,27 @@ class Salvage(AnyTable):
         return few_lines(title, lines).split("\n")
 
 
+def _leftover(path: Path) -> Problem:
+    """Return a note about what an earlier run left."""
+    message = (
+        "an earlier run left incomplete copies here. Delete the directory when you do not need them"
+        if path.exists()
+        else "a killed run left its work here, which was removed"
+    )
+    return Problem("LEFTOVER", message, str(path), Severity.NOTE, rows_missing=False)
+
+
 def _range_problems(log: PartitionSalvage) -> Iterator[Problem]:
     """Yield what is wrong with the ranges of a log."""
     topic, number = log.topic, log.partition
     for overlap in log.overlaps:
         path, reason = str(overlap.path), overlap.reason
         yield Problem("OFFSET_OVERLAP", reason, path, Severity.ERROR, None, topic, number, False)
+    for change in log.changed:
+        reason = f"{change.reason} while it was copied: the copy may lack batches"
+        yield Problem(
+            "FILE_CHANGED", reason, change.path, Severity.ERROR, change.position, topic, number
+        )
     for segment in log.segments:
         path = str(log.path if log.path.name == segment.name else log.path / segment.name)
         for loss in segment.losses:
@@ -492,6 +549,7 @@ def _partition_dict(one: PartitionSalvage) -> dict[str, Any]:
         "lost_bytes": one.lost_bytes,
         "left_out": one.left_out,
         "overlaps": [overlap.message for overlap in one.overlaps],
+        "changed": [f"{change.path}: {change.reason}" for change in one.changed],
         "error": None if one.error is None else str(one.error),
         "segments": [_segment_dict(segment) for segment in one.segments],
     }

@@ -15,7 +15,6 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     PARTITION_METADATA,
     PartitionMetadata,
@@ -30,8 +29,9 @@ from kafkascan.format.texts import few_lines
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.source_protocols import FileRange
+from kafkascan.io.sources import read_bytes
 from kafkascan.io.staged_folders import stage_folder
-from kafkascan.io.stores.urls import Place
+from kafkascan.io.stores.urls import Place, disk_path
 from kafkascan.logs.data_dir_lock import data_dirs_of, locked
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.segment import SegmentFile
@@ -229,7 +229,7 @@ def restore(
     """
     threads = require_threads(threads)
     opened = tier if isinstance(tier, TieredLogs) else open_tiered(tier)
-    target = None if destination is None else Path(destination)
+    target = None if destination is None else disk_path(destination)
     chosen = [one for one in opened.partitions if _is_chosen(one, topics)]
     if not chosen:
         names = ", ".join(sorted(topics or ()))

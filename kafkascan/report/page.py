@@ -29,7 +29,7 @@ from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import LogsLike, open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.recovery.crash_recovery import recover
-from kafkascan.recovery.recovery_results import Recovery, writing_command
+from kafkascan.recovery.recovery_results import Recovery, damage_headline, writing_command
 from kafkascan.report.facts import Facts
 from kafkascan.report.plots import draw, human_size
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, state_tables, time_text
@@ -104,7 +104,7 @@ def build_report(
     Raises
     ------
     ImportError
-        If matplotlib or Jinja is not installed (``pip install kafkascan[report]``).
+        If matplotlib or Jinja is not installed (``pip install 'kafkascan[report]'``).
     NotALogError
         If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
@@ -120,7 +120,7 @@ def build_report(
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs  # listed once
     walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    facts, counter, collector = Facts.of(walk.logs), CensusCounter(), TransactionCollector(walk)
+    facts, counter, collector = Facts.of(walk.logs), CensusCounter(walk), TransactionCollector(walk)
     for log_slice in walk:
         facts.add(log_slice)
         counter.add(log_slice)
@@ -132,8 +132,8 @@ def build_report(
     if advice:
         advised = advise(logs, log_start_offset=log_start_offset, threads=threads)
     name = printable(title if title is not None else _path_of(logs))
-    columns = plain_columns(counter.census(walk))
-    shutdown = _shutdown(logs, threads, verify=verify)
+    columns = plain_columns(counter.census())
+    shutdown = _shutdown(logs, found, threads, verify=verify)
     page = _page_of(name, facts, found, columns, shutdown)
     tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
     return Report(template.render(page, tables=tables), found)
@@ -230,16 +230,36 @@ class _Shutdown:
     purpose: str = ""
 
 
-def _shutdown(logs: LogsLike, threads: int | None, *, verify: bool) -> _Shutdown:
-    """Return how a broker left its data directory, and the command that recovers it."""
+_CLEAN = _Shutdown("A broker shut down cleanly: the next one loads these logs without recovery.")
+
+
+def _shutdown(logs: LogsLike, found: Audit, threads: int | None, *, verify: bool) -> _Shutdown:
+    """
+    Return how a broker left its data directory, and the command that recovers it.
+
+    Damage that no recovery removes comes first, with the command that copies the rest.
+    """
     path = logs.path if isinstance(logs, LogDir) and not logs.is_partition else None
     was_clean = had_clean_shutdown(path) if isinstance(path, Path) else None
-    if path is None or was_clean is None:
-        return _Shutdown()
-    if was_clean:
-        return _Shutdown(
-            "A broker shut down cleanly: the next one loads these logs without recovery."
-        )
+    ending = _Shutdown()
+    if path is not None and was_clean is not None:
+        ending = _CLEAN if was_clean else _unclean_shutdown(path, threads, verify=verify)
+    if not found.damage or was_clean is False:
+        return ending
+    segments = {Path(os.path.abspath(one.path)) for one in found.damage}  # a page is read anywhere
+    headline, command = damage_headline(found.path.absolute(), segments, is_lasting=bool(was_clean))
+    return replace(
+        ending,
+        text=f"{headline}.",
+        kind="error",
+        recovery=ending.text,
+        command=printable(command),
+        purpose="This command copies the intact batches:",
+    )
+
+
+def _unclean_shutdown(path: Path, threads: int | None, *, verify: bool) -> _Shutdown:
+    """Return what recovers a data directory; with `verify`, what a broker would change there."""
     path = path.absolute()  # a page is read anywhere
     ending = _Shutdown(
         f"{UNCLEAN_SHUTDOWN.capitalize()}.",

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -23,7 +22,7 @@ from kafkascan.format.layout import (
     TRANSACTIONAL_BIT,
 )
 from kafkascan.io.concurrency import group_by_bytes
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.records.record_table import RecordTable
 from kafkascan.write.batch_encoder import BatchPlan, measure_batches
 from kafkascan.write.record_columns import columns_of_table

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import scan_batches
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.checksums import crc32c
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import (
@@ -21,7 +20,7 @@ from kafkascan.format.layout import (
     LOG_OVERHEAD,
     CompressionType,
 )
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.records.compression import compression
 from kafkascan.records.decoding import MAX_DECOMPRESSED_PER_TABLE, decode_first
 from kafkascan.records.payloads import Payloads, load_payloads

@@ -15,7 +15,6 @@ from typing import Generic
 from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -43,9 +42,11 @@ from kafkascan.io.atomic_files import (
     give_to_owner_of,
     sync_folder,
 )
+from kafkascan.io.file_identity import FileIdentity, require_missing
 from kafkascan.io.folders import DiskFolder
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.staged_folders import stage_folder
+from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_finding import no_logs, partition_dir
 from kafkascan.logs.log_problems import SegmentOffsets, Tail
@@ -66,6 +67,8 @@ from kafkascan.rewrite.rewrite_reports import (
 )
 
 _COMPARED_SIZE = 1 << 22
+# Positions in an index are int32.
+_LARGEST_SEGMENT = 1 << 31
 _PARTITION_FILE = re.compile(
     rf"\d{{20}}\..+|{re.escape(LEADER_EPOCH_CHECKPOINT)}|{re.escape(PARTITION_METADATA)}"
 )
@@ -170,7 +173,7 @@ class LogRewriter(Generic[Report]):
         in_place : bool
             Replace the files of `path`; `target` must be None then.
         """
-        path, target = Path(path), None if target is None else Path(target)
+        path, target = disk_path(path), None if target is None else disk_path(target)
         if in_place == (target is not None):
             raise ValueError("give either a target or in_place")
         if in_place and self.offset_shift:
@@ -254,9 +257,10 @@ class LogRewriter(Generic[Report]):
             if is_folder:
                 _require_regular_files(folder)
             is_interrupted = pending.is_interrupted()
+            as_read = [FileIdentity.of(log) for log in logs]
             changed: list[tuple[Path, AtomicFile]] = []
-            for log in logs:
-                file = AtomicFile(log, like=log).__enter__()
+            for log, identity in zip(logs, as_read, strict=True):
+                file = AtomicFile(log, like=log, replaces=identity).__enter__()
                 opened.callback(file.discard)
                 if self._rewrite_segment(log, log, file, result).is_changed:
                     file.sync()
@@ -264,6 +268,7 @@ class LogRewriter(Generic[Report]):
                     changed.append((log, file))
                 else:
                     file.discard()
+            _require_unchanged(as_read, folder if is_folder else None)
             if changed or is_interrupted:
                 pending.begin()
                 result.findings += link_findings(log for log, _ in changed)
@@ -283,7 +288,12 @@ class LogRewriter(Generic[Report]):
         *,
         is_folder: bool,
     ) -> None:
-        """Replace logs by their rewritten files, and rebuild their side files."""
+        """
+        Replace logs by their rewritten files, and rebuild their side files.
+
+        A log that changed since `_require_unchanged` is not replaced. The mark stays then, so that
+        the next run rebuilds the side files that were removed.
+        """
         self._remove_side_files(folder, logs, [log for log, _ in changed], is_folder=is_folder)
         for _, file in changed:
             file.put_in_place()
@@ -330,6 +340,8 @@ class LogRewriter(Generic[Report]):
         _require_no_hidden_batches(source, scan)
         if target == path:
             _require_batches(source, scan)
+        if source.size < _LARGEST_SEGMENT:  # a larger one may become small enough
+            self._index_entries(path, scan.batches)  # raises if no index holds its offsets
         report = self.new_report()
         size = sum(map(file.stream.write, self.rewrite(source, scan.batches, report)))
         file.stream.flush()
@@ -378,6 +390,16 @@ class LogRewriter(Generic[Report]):
             raise outcome.error
         if not outcome.is_in_order:
             raise RewriteError(f"{folder}: a broker would change the rewritten logs")
+
+
+def _require_unchanged(as_read: list[FileIdentity], folder: Path | None) -> None:
+    """Raise an error if a log has changed since it was read, or the folder has a new one."""
+    for identity in as_read:
+        identity.require_unchanged()
+    known = {identity.path for identity in as_read}
+    for log in () if folder is None else _live_logs(folder):
+        if str(log) not in known:
+            require_missing(log)
 
 
 def _require_missing(target: Path) -> None:

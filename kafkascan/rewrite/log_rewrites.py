@@ -16,7 +16,7 @@ from kafkascan.batches.columns import (
 )
 from kafkascan.batches.walks import read_into
 from kafkascan.format.arguments import require_integers
-from kafkascan.format.errors import RewriteError
+from kafkascan.format.errors import RewriteError, UnfitBatchError
 from kafkascan.format.layout import CompressionType, TimestampType
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.sources import Source
@@ -27,7 +27,7 @@ from kafkascan.rewrite.conversion_plan import DEFAULT_GATHERED_SIZE, ConversionO
 from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
 from kafkascan.rewrite.log_rewriter import LogRewriter
 from kafkascan.rewrite.record_filters import KeyFilter, RecordFilter
-from kafkascan.rewrite.restamping import restamp_in_place
+from kafkascan.rewrite.restamping import restamp_range
 from kafkascan.rewrite.rewrite_reports import (
     LogRewrite,
     RestampReport,
@@ -83,6 +83,9 @@ def restamp_log(
     ------
     LogDirInUseError
         If `in_place` is set and a broker holds the data directory's lock.
+    FileChangedError
+        If `in_place` is set and another process changed a log since it was read: it is not
+        replaced.
     FileExistsError
         If `target` exists.
     FileNotFoundError
@@ -93,7 +96,7 @@ def restamp_log(
         If valid batches follow what looks like a torn tail.
     ChecksumMismatchError
         If a checksum is wrong: damaged batches do not get a new checksum.
-    ValueError
+    UnfitBatchError
         If a format lacks a field, or an offset does not fit into 64 bits; if offsets are shifted
         and the log contains compressed messages of magic 0, which hold absolute offsets.
     As `scan_batches`.
@@ -110,15 +113,9 @@ def restamp_log(
         for group in verified_groups(source, batches, None):
             rows = batches[group]
             offsets = last_offset(rows) + offset_shift if offset_shift else None
-            data, rows = _read_rows(source, rows)
-            stamped = restamp_in_place(
-                data,
-                rows,
-                last_offset=offsets,
-                partition_leader_epoch=partition_leader_epoch,
-                max_timestamp=time,
-                timestamp_type=timestamp_type,
-            )
+            stamps = (offsets, partition_leader_epoch, time, timestamp_type)
+            data, start = _read_rows(source, rows), int(rows["position"][0])
+            stamped = restamp_range(data, start, source.path, rows, *stamps)
             report.batches += len(rows)
             report.signed += int(np.count_nonzero(stamped["crc"] != rows["crc"]))
             yield data.data
@@ -138,30 +135,29 @@ def _require_shiftable(source: Source, batches: BatchTable, offset_shift: int) -
     if not -(1 << 63) <= offset_shift < 1 << 63:
         raise ValueError(f"offset_shift must fit into 64 bits: {offset_shift}")
     if len(batches):
-        highest = int(last_offset(batches).max()) + offset_shift
+        last = last_offset(batches)
+        row, highest = int(last.argmax()), int(last.max()) + offset_shift
         if highest >= (1 << 63) - 1:
-            raise ValueError(
-                f"{source.path}: the last offset would be {highest}; it must be below 2**63 - 1"
-            )
+            reason = f"the last offset would be {highest}; it must be below 2**63 - 1"
+            raise _unfit(source, batches[row], reason)
     is_wrapper = compression_type_of(batches) != CompressionType.NONE
     rows = np.flatnonzero((batches["magic"] == 0) & is_wrapper)
     if offset_shift and len(rows):
-        position = batches["position"][rows[0]]
-        raise ValueError(
-            f"{source.path}: position {position}: offsets inside a compressed message of magic 0"
-            " cannot be shifted; convert it first"
-        )
+        reason = "offsets in a compressed message of magic 0 cannot be shifted; convert it first"
+        raise _unfit(source, batches[rows[0]], reason)
 
 
-def _read_rows(source: Source, rows: BatchTable) -> tuple[NDArray[np.uint8], BatchTable]:
-    """Return the bytes of adjacent batches, and their rows with positions in these bytes."""
-    start = int(rows["position"][0])
+def _unfit(source: Source, batch: np.void, reason: str) -> UnfitBatchError:
+    position, base_offset = int(batch["position"]), int(batch["base_offset"])
+    return UnfitBatchError(source.path, position, base_offset, reason)
+
+
+def _read_rows(source: Source, rows: BatchTable) -> NDArray[np.uint8]:
+    """Return the bytes of adjacent batches."""
     data = np.empty(int(size_in_bytes(rows).sum()), np.uint8)
-    read_into(source, start, data)
+    read_into(source, int(rows["position"][0]), data)
     source.require_unshrunk()
-    moved = rows.copy()
-    moved["position"] -= start
-    return data, moved
+    return data
 
 
 def convert_log(
@@ -195,7 +191,7 @@ def convert_log(
 
     Raises
     ------
-    LogDirInUseError, FileExistsError, FileNotFoundError, NoLogsError
+    LogDirInUseError, FileChangedError, FileExistsError, FileNotFoundError, NoLogsError
         As `restamp_log`.
     As `convert_records`.
     """
@@ -260,7 +256,7 @@ def scrub_log(
 
     Raises
     ------
-    LogDirInUseError, FileExistsError, FileNotFoundError, NoLogsError
+    LogDirInUseError, FileChangedError, FileExistsError, FileNotFoundError, NoLogsError
         As `restamp_log`.
     RewriteError
         If a removed record is still in a new log; no file is replaced then.

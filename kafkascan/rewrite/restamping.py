@@ -11,7 +11,13 @@ from kafkascan._core import restamping as _core
 from kafkascan.batches.columns import BatchTable, compression_type, join_tables, require_batch_table
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.walks import read_into
-from kafkascan.format.errors import STATUS, BatchTableError, SourceReadError, record_error
+from kafkascan.format.errors import (
+    STATUS,
+    BatchTableError,
+    SourceReadError,
+    UnfitBatchError,
+    record_error,
+)
 from kafkascan.format.layout import CompressionType, TimestampType
 from kafkascan.io.sources import SourceLike, borrowed_source
 from kafkascan.write.record_columns import times_of
@@ -57,7 +63,7 @@ def restamp(
         read_into(owner, 0, data)
         owner.require_unshrunk()
         stamps = (last_offset, partition_leader_epoch, max_timestamp, timestamp_type)
-        _restamp(data, owner.path, batches, *stamps)
+        restamp_range(data, 0, owner.path, batches, *stamps)
     return data
 
 
@@ -123,7 +129,8 @@ def restamp_in_place(
     if view.readonly:
         raise TypeError(f"{type(data).__name__} is read-only")
     stamps = (last_offset, partition_leader_epoch, max_timestamp, timestamp_type)
-    return _restamp(np.frombuffer(view, np.uint8), f"<{type(data).__name__}>", batches, *stamps)
+    array = np.frombuffer(view, np.uint8)
+    return restamp_range(array, 0, f"<{type(data).__name__}>", batches, *stamps)
 
 
 # The fields of `_Stamps`, by the names of the arguments.
@@ -144,14 +151,29 @@ class _Stamps(NamedTuple):
     types: NDArray[np.int8] | None
 
 
-def _restamp(
-    data: NDArray[np.uint8], path: str, batches: BatchTable, *values: ArrayLike | None
+def restamp_range(
+    data: NDArray[np.uint8], start: int, path: str, batches: BatchTable, *values: ArrayLike | None
 ) -> BatchTable:
-    """Check one value per field, write them into the log, and return the new rows."""
+    """
+    Set header fields in a copied range of a log; see `restamp_in_place`.
+
+    Parameters
+    ----------
+    data : ndarray of uint8
+    start : int
+        Position of its first byte in the log.
+    path : str
+        Of the log, for errors.
+    batches : array of BATCH_DTYPE
+        Rows of the log.
+    *values : array-like or None
+        The values of the four fields.
+    """
     stamped = join_tables([require_batch_table(batches)])
     fields = zip(_FIELDS.items(), values, strict=True)
     stamps = _Stamps(*(_column(*one, given, len(stamped)) for one, given in fields))
     _require_possible(path, stamped, stamps)
+    stamped["position"] -= start
     status, row, fault = _core.restamp_into(data, stamped, *stamps)
     if status == STATUS["SOURCE_FAULT"]:
         raise SourceReadError(path, fault, "the memory could not be read or written")
@@ -184,22 +206,21 @@ def _require_possible(path: str, batches: BatchTable, stamps: _Stamps) -> None:
     magic = batches["magic"]
     if stamps.offsets is not None:
         is_low = stamps.offsets < batches["last_offset_delta"]
-        _refuse(batches, is_low, "last_offset is below last_offset_delta")
+        _refuse(path, batches, is_low, "last_offset is below last_offset_delta")
     if stamps.epochs is not None:
-        _refuse(batches, magic < 2, "messages of magic 0 and 1 have no leader epoch")
+        _refuse(path, batches, magic < 2, "messages of magic 0 and 1 have no leader epoch")
     if stamps.timestamps is None and stamps.types is None:
         return
-    _refuse(batches, magic == 0, "messages of magic 0 have no timestamp")
+    _refuse(path, batches, magic == 0, "messages of magic 0 have no timestamp")
     if stamps.types is not None:
         known = (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)
-        _refuse(batches, ~np.isin(stamps.types, known), "timestamp_type must be 0 or 1")
+        if not np.isin(stamps.types, known).all():
+            raise ValueError("timestamp_type must be 0 or 1")
     unknown = np.flatnonzero(compression_type(batches) > CompressionType.ZSTD)
     if len(unknown):
         raise record_error("UNSUPPORTED_COMPRESSION", path, batches[unknown[0]])
 
 
-def _refuse(batches: BatchTable, is_wrong: NDArray[np.bool_], reason: str) -> None:
-    wrong = np.flatnonzero(is_wrong)
-    if len(wrong):
-        row = int(wrong[0])
-        raise ValueError(f"batches[{row}], position {batches['position'][row]}: {reason}")
+def _refuse(path: str, batches: BatchTable, is_wrong: NDArray[np.bool_], reason: str) -> None:
+    for batch in batches[is_wrong][:1]:
+        raise UnfitBatchError(path, int(batch["position"]), int(batch["base_offset"]), reason)

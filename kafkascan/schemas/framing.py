@@ -36,6 +36,7 @@ _GLUE_PLAIN, _GLUE_ZLIB = 0, 5
 _SHORT_ID, _LONG_ID, _GUID, _ID = ">u4", ">u8", "S16", "u8"
 _Rows: TypeAlias = NDArray[np.int64]
 _HeaderForms: TypeAlias = tuple[tuple[int, int | None, str], ...]
+_APICURIO_HEADER = "apicurio."
 # Headers that name a schema; of several, the last one counts. Their values have a size, the first
 # byte or None, and an end. Behind those with a first byte, message indexes of Protobuf may follow.
 _HEADERS: dict[str, _HeaderForms] = {
@@ -105,6 +106,8 @@ class FramedRecords:
         Messages of Protobuf files that headers name, also ones that no record has.
     path : ndarray of int32, shape (n,)
         Index into `paths`; -1 if no header names a message.
+    is_confluent : ndarray of bool, shape (n,)
+        Whether the prefix or header is in the form of Confluent's serializers.
     """
 
     schemas: Sequence[RegisteredSchema]
@@ -113,11 +116,12 @@ class FramedRecords:
     framing: NDArray[np.uint8]
     paths: Sequence[MessagePath]
     path: NDArray[np.int32]
+    is_confluent: NDArray[np.bool_]
 
     def __getitem__(self, rows: slice) -> FramedRecords:
         """Return a view of some records."""
-        arrays = {name: getattr(self, name)[rows] for name in ("schema", "skip", "framing", "path")}
-        return replace(self, **arrays)
+        names = ("schema", "skip", "framing", "path", "is_confluent")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def path_of(self, row: int) -> MessagePath | None:
         """Return the message that a record's header names; None if none does."""
@@ -164,12 +168,14 @@ class FrameReader:
         count = len(table)
         schema, skip = (result_memory.empty(count, np.int32) for _ in range(2))
         framing, path = result_memory.empty(count, np.uint8), np.full(count, NO_SCHEMA, np.int32)
-        found = FramedRecords(self.schemas, schema, skip, framing, [], path)
+        is_confluent = result_memory.empty(count, np.bool_)
+        found = FramedRecords(self.schemas, schema, skip, framing, [], path, is_confluent)
 
         def read_prefixes(rows: slice) -> None:
             piece, part_of = table[rows], found[rows]
             if not self._read_plain(piece, part, part_of):
                 self._read_mixed(piece, part, part_of)
+            np.equal(part_of.framing, Framing.CONFLUENT, out=part_of.is_confluent)
 
         firsts = range(0, count, _ROWS_AT_ONCE)
         map_parts([slice(first, first + _ROWS_AT_ONCE) for first in firsts], read_prefixes, threads)
@@ -230,8 +236,9 @@ class FrameReader:
         counts = np.minimum(table.columns["headers_count"], _MOST_HEADERS)
         for piece in group_by_bytes(counts, _HEADERS_AT_ONCE):
             *named, encodings = table[piece].headers_named(names, _MOST_HEADERS)
-            for (rows, values), forms in zip(named, _HEADERS.values(), strict=True):
+            for (rows, values), (name, forms) in zip(named, _HEADERS.items(), strict=True):
                 self._set_headers(found[piece], rows, values, forms)
+                found.is_confluent[piece][rows] = not name.startswith(_APICURIO_HEADER)
             _set_encodings(found[piece], *encodings)
 
     def _set_headers(

@@ -12,7 +12,8 @@ from typing import IO
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.io.stores.stored_objects import is_web_url, shown_url
+from kafkascan.format.shown_places import shown_url
+from kafkascan.io.stores.stored_objects import is_web_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, path_or_url
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
@@ -217,7 +218,7 @@ def _version_of_file(path: Path) -> SubjectVersion:
         "id": int(name["id"] or NO_ID),
         "guid": name["guid"],
         "schemaType": TYPES_BY_EXTENSION[path.suffix],
-        "schema": raw.decode(),
+        "schema": raw.decode("utf-8-sig"),
     })  # fmt: skip
 
 
@@ -305,7 +306,7 @@ class _RegistryClient:
 
     def get(self, path: str, **query: object) -> object:
         """Return a parsed answer; None if the registry does not have it."""
-        from http.client import HTTPException
+        from http.client import HTTPException, InvalidURL
         from urllib.error import HTTPError
         from urllib.request import Request
 
@@ -322,6 +323,8 @@ class _RegistryClient:
             if error.code in _NOT_THERE and path:
                 return None
             raise RegistryError(self.shown, f"the server answers {error.code}") from None
+        except InvalidURL:  # its text has parts of the URL, which may be those of a password
+            raise RegistryError(self.shown, "the URL is not valid") from None
         except (OSError, HTTPException, UnicodeError) as error:
             reason = getattr(error, "reason", None) or error
             raise RegistryError(self.shown, f"no answer: {reason}") from None

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkascan.format.errors import SENTENCES, SYMBOLS, ValueSchemaError
+from kafkascan.format.errors import ValueSchemaError
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
 from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import TEXT, parse_json_schema, type_of_values
 from kafkascan.schemas.programs.program_runs import decode_values
-from kafkascan.schemas.values import ItemProblems
+from kafkascan.schemas.value_problems import ItemProblems, Reason, reason_of
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
 
@@ -104,13 +104,15 @@ class PlainJsonDecoder:
         program = self._program
         steps = np.where(size < 0, -1, program.first_step).astype(np.int32)
         buffers = table.buffers
-        arrays, status = decode_values(
+        decoded = decode_values(
             program, address, size, steps, buffers.source_bytes, buffers.fault_error, threads
         )
-        problems += self._problems.undecoded(
-            table,
-            np.flatnonzero(status),
-            lambda row: (SYMBOLS[status[row]], SENTENCES[status[row]]),
-        )
-        values = require_pyarrow().chunked_array(arrays, arrays[0].type)
-        return TypedItems(values, status != 0, problems)
+
+        def reason(row: int) -> Reason:
+            (item,) = table[row : row + 1].items(self._place.name)
+            return reason_of(program, int(decoded.status[row]), decoded.place[row], item or b"")
+
+        problems += self._problems.undecoded(table, np.flatnonzero(decoded.failed), reason)
+        problems += self._problems.inexact(table, np.flatnonzero(decoded.inexact), reason)
+        values = require_pyarrow().chunked_array(decoded.arrays, decoded.arrays[0].type)
+        return TypedItems(values, decoded.failed, problems)

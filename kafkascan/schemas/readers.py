@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkascan.format.errors import ValueSchemaError
+from kafkascan.format.optional_modules import require_module
 from kafkascan.schemas.framing import PROTOBUF, MessagePath, message_path
 from kafkascan.schemas.programs.avro_program import AvroProgram
 from kafkascan.schemas.programs.avro_schema import AvroType, parse_avro
 from kafkascan.schemas.programs.json_program import JsonProgram
 from kafkascan.schemas.programs.json_schema import parse_json_schema
 from kafkascan.schemas.registry import RegisteredSchema, Registry
-from kafkascan.tables.schema import require_module
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -37,12 +38,15 @@ class ValueWriter(NamedTuple):
     schema : RegisteredSchema
     is_prefixed : bool
         Whether the values have a prefix; otherwise a record header names their schema.
+    is_confluent : bool
+        Whether the prefix or header is in the form of Confluent's serializers.
     path : tuple of int or None
         The message that the header names.
     """
 
     schema: RegisteredSchema
     is_prefixed: bool
+    is_confluent: bool
     path: MessagePath | None
 
 
@@ -55,16 +59,34 @@ class AvroReader:
     registry : Registry
     schemas : sequence of RegisteredSchema
         The schema of the columns; of several, the columns are those of their union.
+
+    Attributes
+    ----------
+    program : AvroProgram
+    bare_schemas : list of RegisteredSchema
+        Those whose values are only bytes, and are read without a size before them.
+    raw_schemas : list of RegisteredSchema
+        Those of which records inside themselves stay in their encoding.
     """
 
     def __init__(self, registry: Registry, schemas: Sequence[RegisteredSchema]) -> None:
         self._registry = registry
+        self.bare_schemas: list[RegisteredSchema] = []
+        self.raw_schemas: list[RegisteredSchema] = []
         types = [parsed_avro(registry, one) for one in schemas]
         self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
 
     def first_step(self, writer: ValueWriter) -> int:
         """See `Reader`."""
-        return self.program.add(parsed_avro(self._registry, writer.schema))
+        written = parsed_avro(self._registry, writer.schema)
+        if written.kind == "bytes" and writer.is_confluent:
+            written = replace(written, has_size=False)
+            self.bare_schemas.append(writer.schema)
+        before = self.program.raw_columns.total()
+        step = self.program.add(written)
+        if self.program.raw_columns.total() > before and writer.schema not in self.raw_schemas:
+            self.raw_schemas.append(writer.schema)
+        return step
 
 
 class ProtobufReader:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.errors import SENTENCES, STATUS, SYMBOLS, ValueSchemaError
-from kafkascan.format.findings import Severity
+from kafkascan.format.errors import STATUS, ValueSchemaError
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
 from kafkascan.schemas.framing import PROTOBUF, FramedRecords, FrameReader, Framing, Part
-from kafkascan.schemas.programs.program_runs import decode_values
+from kafkascan.schemas.programs.program_runs import DecodedValues, decode_values
 from kafkascan.schemas.readers import (
     AVRO,
     JSON,
@@ -31,6 +30,7 @@ from kafkascan.schemas.readers import (
     parsed_avro,
 )
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
+from kafkascan.schemas.value_problems import ItemProblems, Reason, reason_of
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
 
@@ -45,14 +45,15 @@ BAD_SCHEMA = "BAD_SCHEMA"
 """Symbol of a problem: values have a schema that cannot be read."""
 UNNAMED = "UNNAMED_MESSAGE"
 """Symbol of a problem: neither records nor the caller say which message of a schema they are."""
-UNDECODED = "UNDECODED_VALUES"
-"""Symbol of a problem: more values that could not be decoded, which are not listed."""
+RAW_RECORDS = "RAW_RECORDS"
+"""Symbol of a problem: records inside themselves are bytes in the encodings of several schemas."""
+SIZED_BYTES = "SIZED_BYTES"
+"""Symbol of a problem: values that are only bytes may begin with a size that is not theirs."""
 
-_MAX_PROBLEMS = 1_000
 # Bytes that the values of one table may decompress to.
 _MAX_UNPACKED = 1 << 28
-# Records that are looked at for their messages, and bytes of their prefixes.
-_FIRST_RECORDS, _LONGEST_PATH = 100, 256
+# Records that are looked at for their messages or sizes, and bytes of their prefixes.
+_FIRST_RECORDS, _LONGEST_PATH, _LONGEST_SIZE = 100, 256, 16
 _UNFRAMED = {
     Framing.NO_PREFIX: "it has no prefix with the id of a schema",
     Framing.UNKNOWN_ID: "the registry does not have the schema that it names",
@@ -83,43 +84,6 @@ class ReaderSchema:
     def decoder(self, place: ItemPlace) -> ValueDecoder:
         """Return the decoder of the keys or values of a topic."""
         return ValueDecoder(self.registry, place, self.schema, self.message)
-
-
-class ItemProblems:
-    """
-    Problems of the keys or values of a topic; beyond a number of them, they are only counted.
-
-    Parameters
-    ----------
-    place : ItemPlace
-    """
-
-    def __init__(self, place: ItemPlace) -> None:
-        self._place, self._left = place, _MAX_PROBLEMS
-
-    def one(self, symbol: str, message: str) -> Problem:
-        """Return a problem: values are missing."""
-        place = self._place
-        return Problem(symbol, message, place.path, topic=place.topic, partition=place.partition)
-
-    def note(self, symbol: str, message: str) -> Problem:
-        """Return the note that the columns are a guess."""
-        one = self.one(symbol, message)
-        return replace(one, severity=Severity.NOTE, rows_missing=False)
-
-    def undecoded(
-        self, table: RecordTable, rows: NDArray[np.intp], reason: Callable[[int], tuple[str, str]]
-    ) -> Iterator[Problem]:
-        """Yield the problems of rows that are not decoded, by their symbols and reasons."""
-        listed = rows[: self._left]
-        self._left -= len(listed)
-        offsets, name = table.columns["offset"], self._place.name
-        for row in listed.tolist():
-            symbol, why = reason(row)
-            yield self.one(symbol, f"the {name} of offset {offsets[row]} is not decoded: {why}")
-        if len(rows) > len(listed):
-            text = f"{len(rows) - len(listed):,} more {name}s are not decoded"
-            yield self.one(UNDECODED, f"{text}, from offset {offsets[rows[len(listed)]]} on")
 
 
 class ColumnChoice(NamedTuple):
@@ -172,6 +136,8 @@ class ValueDecoder:
         self._notes = () if choice is None else choice.notes  # not said yet
         self._no_reader = UNNAMED, " has several messages: say which one it is"
         self._first_steps: dict[ValueWriter, int | ValueSchemaError] = {}
+        self._doubted: set[RegisteredSchema] = set()
+        self._raw_schemas = 0
         self._problems = ItemProblems(place)
 
     @property
@@ -198,22 +164,24 @@ class ValueDecoder:
         problems, self._notes = [self._problems.note(NO_READER, one) for one in self._notes], ()
         if self._reader is None:
             first_step = np.full(len(table), -1, np.int32)
-            status = np.zeros(len(table), np.uint8)
-            arrays = [require_pyarrow().nulls(len(table))]
+            decoded = _nothing_decoded(len(table))
         else:
             first_step = self._first_steps_of(self._reader, framed)
             address, size, kept = self._payloads(table, framed, first_step)
             buffers = table.buffers
-            arrays, status = decode_values(
+            decoded = decode_values(
                 self._reader.program, address, size, first_step, buffers.source_bytes,
                 buffers.fault_error, threads,
             )  # fmt: skip
             del kept
-        failed = (status != 0) | ((first_step < 0) & (framed.framing != Framing.NULL))
-        problems += self._problems.undecoded(
-            table, np.flatnonzero(failed), lambda row: self._reason(framed, row, int(status[row]))
-        )
-        values = require_pyarrow().chunked_array(arrays, arrays[0].type)
+        failed = decoded.failed | ((first_step < 0) & (framed.framing != Framing.NULL))
+        if isinstance(self._reader, AvroReader):
+            problems += self._doubts_of_bytes(self._reader, table, framed)
+            problems += self._doubts_of_raw_records(self._reader)
+        reason = partial(self._reason, table, framed, decoded)
+        problems += self._problems.undecoded(table, np.flatnonzero(failed), reason)
+        problems += self._problems.inexact(table, np.flatnonzero(decoded.inexact), reason)
+        values = require_pyarrow().chunked_array(decoded.arrays, decoded.arrays[0].type)
         return TypedItems(values, failed, problems)
 
     # ---- the schema of the columns -------------------------------------------------------
@@ -269,7 +237,7 @@ class ValueDecoder:
         compiled: dict[int, ProtobufSchema | None] = {}
         for row, begin in zip(rows.tolist(), begins, strict=True):
             number, skip = int(framed.schema[row]), int(framed.skip[row])
-            writer = ValueWriter(framed.schemas[number], skip > 0, framed.path_of(row))
+            writer = _writer_of(framed, row)
             if number not in compiled:
                 compiled[number] = None
                 with suppress(ValueSchemaError, SchemaError):
@@ -294,11 +262,12 @@ class ValueDecoder:
         rows = len(framed.schemas) + 1
         writers = framed.schema + np.int32(1)
         writers[framed.framing == Framing.HEADER] += rows
-        steps = np.full(2 * rows, -1, np.int32)
+        writers[framed.is_confluent] += 2 * rows
+        steps = np.full(4 * rows, -1, np.int32)
         for writer in np.flatnonzero(np.bincount(writers)).tolist():
-            row, is_prefixed = writer % rows - 1, writer < rows
-            if row >= 0:
-                one = ValueWriter(framed.schemas[row], is_prefixed, None)
+            form, row = divmod(writer, rows)
+            if row > 0:
+                one = ValueWriter(framed.schemas[row - 1], not form & 1, form >= 2, None)
                 steps[writer] = self._first_step(reader, one)
         found: NDArray[np.int32] = steps.take(writers)
         if count := len(framed.paths):  # headers name messages
@@ -307,7 +276,8 @@ class ValueDecoder:
             distinct, of_row = np.unique(codes, return_inverse=True)
             steps = np.empty(len(distinct), np.int32)
             for at, code in enumerate(distinct.tolist()):
-                one = ValueWriter(framed.schemas[code // count], False, framed.paths[code % count])
+                schema, path = framed.schemas[code // count], framed.paths[code % count]
+                one = ValueWriter(schema, False, is_confluent=True, path=path)
                 steps[at] = self._first_step(reader, one)
             found[named] = steps[of_row]
         return found
@@ -354,24 +324,89 @@ class ValueDecoder:
 
     # ---- problems ------------------------------------------------------------------------
 
-    def _reason(self, framed: FramedRecords, row: int, status: int) -> tuple[str, str]:
+    def _doubts_of_raw_records(self, reader: AvroReader) -> Iterator[Problem]:
+        """Yield the note that records inside themselves have more encodings than said before."""
+        count = len(reader.raw_schemas)
+        if count > max(1, self._raw_schemas):
+            self._raw_schemas = count
+            layout = reader.program.layout
+            paths = ", ".join(layout.path_of(one) for one in sorted(reader.program.raw_columns))
+            ids = ", ".join(str(one.id) for one in reader.raw_schemas)
+            text = (
+                f"{paths}: records inside themselves stay in their encoding, which is that of the"
+                f" {self._place.name}'s own schema: the ids are {ids}"
+            )
+            yield self._problems.note(RAW_RECORDS, text)
+
+    def _doubts_of_bytes(
+        self, reader: AvroReader, table: RecordTable, framed: FramedRecords
+    ) -> Iterator[Problem]:
+        """Yield a note for each schema of bytes whose first values all begin with their size."""
+        for schema in [one for one in reader.bare_schemas if one not in self._doubted]:
+            is_of_schema = framed.schema == framed.schemas.index(schema)
+            rows = np.flatnonzero(is_of_schema & framed.is_confluent)[:_FIRST_RECORDS]
+            if not len(rows):
+                continue
+            self._doubted.add(schema)
+            skips = framed.skip[rows]
+            sizes = table.columns[f"{self._place.name}_size"][rows] - skips
+            begins = table[rows].begins(self._place.name, _LONGEST_SIZE)
+            firsts = zip(begins, skips.tolist(), sizes.tolist(), strict=True)
+            if all(_begins_with_size((one or b"")[skip:], size) for one, skip, size in firsts):
+                text = (
+                    f"{self._place.name}s are read as Confluent's serializers write bytes, without"
+                    " their size, but all begin with one, as others write them (Apicurio, kafkajs)"
+                )
+                yield self._problems.note(SIZED_BYTES, f"schema id {schema.id}: {text}")
+
+    def _reason(
+        self, table: RecordTable, framed: FramedRecords, decoded: DecodedValues, row: int
+    ) -> Reason:
         number = int(framed.schema[row])
         if number < 0:
             framing = Framing(int(framed.framing[row]))
-            return framing.name, _UNFRAMED[framing]
-        schema, form = framed.schemas[number], framed.framing[row]
-        name = f"schema id {schema.id}"
-        writer = ValueWriter(schema, form != Framing.HEADER, framed.path_of(row))
-        error = self._first_steps.get(writer)
+            return Reason(framing.name, _UNFRAMED[framing])
+        form = framed.framing[row]
+        name = f"schema id {framed.schemas[number].id}"
+        error = self._first_steps.get(_writer_of(framed, row))
         if isinstance(error, ValueSchemaError):
-            return BAD_SCHEMA, f"{name}: {error}"
+            return Reason(BAD_SCHEMA, f"{name}: {error}")
         if self._reader is None:
             symbol, sentence = self._no_reader
-            return symbol, f"{name}{sentence}"
+            return Reason(symbol, f"{name}{sentence}")
+        status = int(decoded.status[row])
         if status == 0 and form == Framing.GLUE_ZLIB:
-            return "BAD_COMPRESSED_DATA", f"{name}: it cannot be decompressed, or is too large"
+            why = "it cannot be decompressed, or is too large"
+            return Reason("BAD_COMPRESSED_DATA", f"{name}: {why}")
         status = status or STATUS["UNRESOLVED_VALUE"]
-        return SYMBOLS[status], f"{name}: {SENTENCES[status]}"
+        (item,) = table[row : row + 1].items(self._place.name)
+        written = b"" if form == Framing.GLUE_ZLIB else (item or b"")[framed.skip[row] :]
+        symbol, why = reason_of(self._reader.program, status, decoded.place[row], written)
+        return Reason(symbol, f"{name}: {why}")
+
+
+def _nothing_decoded(count: int) -> DecodedValues:
+    nulls = require_pyarrow().nulls(count)
+    return DecodedValues([nulls], np.zeros(count, np.uint8), np.empty((0, 2), np.int32))
+
+
+def _begins_with_size(data: bytes, size: int) -> bool:
+    """Return whether bytes begin with the size of all that follows, in Avro's encoding."""
+    number = shift = 0
+    for at, byte in enumerate(data, 1):
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return number == 2 * (size - at)
+    return False
+
+
+def _writer_of(framed: FramedRecords, row: int) -> ValueWriter:
+    is_prefixed = framed.framing[row] != Framing.HEADER
+    schema = framed.schemas[framed.schema[row]]
+    return ValueWriter(
+        schema, bool(is_prefixed), bool(framed.is_confluent[row]), framed.path_of(row)
+    )
 
 
 def _new_reader(registry: Registry, schemas: Sequence[RegisteredSchema]) -> Reader:

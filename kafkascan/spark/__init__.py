@@ -1,4 +1,4 @@
-"""Scan fleets of logs on Spark: ``pip install kafkascan[spark]``.
+"""Scan fleets of logs on Spark: ``pip install 'kafkascan[spark]'``.
 
 >>> from kafkascan import spark as kafkascan_spark
 >>> kafkascan_spark.batches(spark, "/var/lib/kafka/data", columns=["topic", "records_count"])
@@ -37,6 +37,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         packages=["jobs"],
+        extra="spark",
         names={
             "options.spark_conf": ["recommended_conf"],
             "readers.frames": ["batches", "end_offsets", "records", "segments"],

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, partial
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kafkascan.format.errors import UnknownColumnError
+from kafkascan.format.optional_modules import require_module
 from kafkascan.format.suggestions import suggestion
 
 if TYPE_CHECKING:
@@ -24,30 +23,6 @@ TASK_LISTS = "list<struct<role:string,subtopology:string,partitions:list<int32>>
 
 COUNTS_BY_NAME = "map<string,int64>"
 """Type of a column with counts by name: a mapping."""
-
-
-def require_module(name: str, *, extra: str) -> ModuleType:
-    """
-    Import an optional dependency.
-
-    Parameters
-    ----------
-    name : str
-        Of the module.
-    extra : str
-        The extra of kafkascan that installs it.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed; the message names the command that installs it.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"this needs {name}, which is not installed: pip install kafkascan[{extra}]"
-        ) from error
 
 
 require_pyarrow = partial(require_module, "pyarrow", extra="arrow")

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.format.errors import FileGoneError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import NO_TIMESTAMP
+from kafkascan.format.optional_modules import require_module
 from kafkascan.format.texts import json_text, with_escaped_bytes
 from kafkascan.tables.schema import (
     Field,
     Schema,
     Shown,
-    require_module,
     require_pyarrow,
 )
 
@@ -35,7 +36,7 @@ HEAD_ROWS = 10
 """Rows that a notebook shows."""
 
 LATEST_MS = (2**63 - 1) // 1000
-"""The latest time in milliseconds that Spark's 64 bits of microseconds can hold."""
+"""The latest time in milliseconds that 64 bits of microseconds, of Spark and DuckDB, can hold."""
 
 _CELL_SIZE = 60
 # Of pandas, by those of Arrow.
@@ -276,7 +277,7 @@ def arrow_column(column: Field, values: Column, *, is_spark: bool = False) -> pa
     kind = column.arrow_type(is_spark=is_spark)
     if column.type == "time":
         times = timestamp_column(values)
-        return (_within_microseconds(times) if is_spark else times).cast(kind)
+        return (within_microseconds(times) if is_spark else times).cast(kind)
     if column.type.startswith("map<"):
         return pa.array([None if one is None else _pairs(one) for one in values], kind)
     if column.type == "string":
@@ -300,8 +301,8 @@ def timestamp_column(milliseconds: Column) -> pa.Array:
     return raw.cast(pa.timestamp("ms", tz="UTC"))
 
 
-def _within_microseconds(times: pa.Array) -> pa.Array:
-    """Return times in milliseconds; null for those that Spark's microseconds cannot hold."""
+def within_microseconds(times: pa.Array) -> pa.Array:
+    """Return times in milliseconds; null for those that 64 bits of microseconds cannot hold."""
     import pyarrow.compute as compute
 
     raw = times.view("int64")
@@ -310,6 +311,44 @@ def _within_microseconds(times: pa.Array) -> pa.Array:
         return times
     fits = compute.and_(compute.greater_equal(raw, -LATEST_MS), compute.less_equal(raw, LATEST_MS))
     return compute.if_else(fits, times, None)
+
+
+def warn_of_late_times() -> None:
+    """Warn of times that are null because 64 bits of microseconds cannot hold them."""
+    message = "times that 64 bits of microseconds cannot hold are null"
+    warnings.warn(message, IncompleteTableWarning, stacklevel=2)
+
+
+class WithinMicroseconds:
+    """
+    The stream of a table in which times are null that 64 bits of microseconds cannot hold.
+
+    Parameters
+    ----------
+    table : AnyTable, or any other object with Arrow's stream capsule
+    """
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        pa = require_pyarrow()
+        reader = pa.RecordBatchReader.from_stream(self._table)
+        batches = (self._shortened(batch) for batch in reader)
+        stream = pa.RecordBatchReader.from_batches(reader.schema, batches)
+        return stream.__arrow_c_stream__(requested_schema)
+
+    @staticmethod
+    def _shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
+        pa = require_pyarrow()
+        columns = [
+            within_microseconds(one) if one.type == pa.timestamp("ms", tz="UTC") else one
+            for one in batch.columns
+        ]
+        nulls = sum(one.null_count for one in columns)
+        if nulls > sum(one.null_count for one in batch.columns):
+            warn_of_late_times()
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:
@@ -405,6 +444,9 @@ class Problem:
 UNREADABLE = "UNREADABLE"
 """Symbol of a file, folder or object that could not be read at all."""
 
+FILE_GONE = "FILE_GONE"
+"""Symbol of a file that retention or compaction removed between two reads of it."""
+
 
 def problem_of(
     error: Exception, path: str, *, topic: str | None = None, partition: int | None = None
@@ -421,6 +463,10 @@ def problem_of(
     topic, partition
         Of the log.
     """
+    if isinstance(error, FileGoneError):  # the log goes on without it
+        return Problem(
+            FILE_GONE, error.reason, error.path, Severity.NOTE, None, topic, partition, False
+        )
     reason = getattr(error, "reason", None)
     if reason is None and isinstance(error, OSError):
         reason = error.strerror

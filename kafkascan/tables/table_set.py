@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkascan.format.errors import UnknownColumnError
+from kafkascan.format.findings import Severity
 from kafkascan.format.suggestions import suggestion
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import HEAD_ROWS, Problems, Table, html_table, problem_lines
@@ -46,8 +47,8 @@ class TableSet:
 
     @property
     def is_exact(self) -> bool:
-        """Whether there is no problem."""
-        return not len(self.problems)
+        """Whether there is no problem but notes."""
+        return all(one.severity is Severity.NOTE and not one.rows_missing for one in self.problems)
 
     def __getitem__(self, name: str) -> Table:
         if name not in self.schemas:

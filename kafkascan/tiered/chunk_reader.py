@@ -13,7 +13,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from kafkascan._core.unpacking import zstd_bounds
-from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.io.sources import SourceLike, borrowed_source, read_bytes
 from kafkascan.tiered.tier_errors import CorruptObjectError
 
 LARGEST_CHUNK = (1 << 30) - 1
@@ -284,7 +284,9 @@ class ChunkedObject:
             if stop > source.size:
                 reason = f"the object ends at {source.size}; a chunk ends at {stop}"
                 raise CorruptObjectError(self.path, start, reason)
-            return bytes(source.window(start, stop - start))
+            data = read_bytes(source, start, stop - start)
+            source.require_unshrunk()  # after its new end, a file that shrank contains zeros
+            return data
 
     def _decompress(self, data: bytes, expected: int, position: int) -> bytes:
         status, _, most = zstd_bounds(data)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafkascan.io.folders import require_side_file_size
-from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.io.sources import SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.stored_objects import ObjectInfo
 from kafkascan.tiered.chunk_reader import ChunkCipher, ChunkedObject
 from kafkascan.tiered.segment_manifest import SegmentManifest
@@ -48,7 +48,9 @@ def read_small(file: TierFile, path: str) -> bytes:
     """
     require_side_file_size(file.size, path)
     with borrowed_source(file.source()) as source:
-        return bytes(source.window(0, file.size))
+        data = read_bytes(source, 0, file.size)
+        source.require_unshrunk()  # after its new end, a file that shrank contains zeros
+        return data
 
 
 @dataclass(frozen=True)
@@ -146,5 +148,6 @@ class IndexPart:
             if self.position + self.stored_size > source.size:
                 reason = f"the object has {source.size} bytes; {self.stored_size} are missing here"
                 raise CorruptObjectError(path, self.position, reason)
-            data = bytes(source.window(self.position, self.stored_size))
+            data = read_bytes(source, self.position, self.stored_size)
+            source.require_unshrunk()
         return data if self.cipher is None else self.cipher.decrypt(data, path, self.position)

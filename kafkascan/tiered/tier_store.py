@@ -96,7 +96,9 @@ class FolderStore:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry)
                     elif entry.is_file() or entry.is_symlink():
-                        yield ObjectInfo(prefix + entry.name, _size_of(entry))
+                        size = _size_of(entry)
+                        if size is not None:
+                            yield ObjectInfo(prefix + entry.name, size)
         except OSError:
             if not prefix:
                 raise
@@ -113,11 +115,12 @@ class FolderStore:
         return read_regular(os.path.join(self.path, key))
 
 
-def _size_of(entry: os.DirEntry[str]) -> int:
+def _size_of(entry: os.DirEntry[str]) -> int | None:
+    """Return the size of a file, 0 of a link that leads nowhere; None if it is deleted by now."""
     try:
         return entry.stat().st_size
     except OSError:
-        return 0
+        return 0 if os.path.lexists(entry.path) else None
 
 
 TierStore: TypeAlias = PrefixStore | FolderStore

@@ -21,7 +21,6 @@ from kafkascan.batches.columns import (
 )
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -41,7 +40,7 @@ from kafkascan.format.errors import (
     record_error,
 )
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, ScanEnd
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 
 # Stands for the epoch of messages of magic 0 and 1, which have none.
 _LEGACY = -2

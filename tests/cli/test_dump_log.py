@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,17 @@ def test_ends_with_one(arguments: list[str], message: str, tmp_path: Path) -> No
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("kind", ["log", "index", "timeindex"])
+def test_a_number_that_no_offset_has_is_no_offset(kind: str, tmp_path: Path) -> None:
+    """Java's ``toLong`` refuses it."""
+    name = f"{10**20 - 1}.{kind}"
+    for one in ("log", "index", "timeindex"):
+        shutil.copy(_GOLDEN / _LOG.replace(".log", f".{one}"), tmp_path / f"{10**20 - 1}.{one}")
+    done = run("--files", name, folder=tmp_path)
+    assert done.returncode == 1
+    assert "the name does not begin with an offset" in done.stderr
+
+
 def test_what_comes_before_damage_is_printed(tmp_path: Path) -> None:
     data = batch_v2(b"", records_count=0)
     (tmp_path / "00000000000000000000.log").write_bytes(data + bytes(100))
@@ -140,7 +152,7 @@ def test_numbers_are_read_from_the_first_bytes() -> None:
 
 def test_version_of_the_tool() -> None:
     done = run("--version", "--files", _LOG)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "4.3.1\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4.4.0\n", "")
 
 
 def objects(*arguments: str, folder: Path = _GOLDEN) -> list[dict]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from pathlib import Path
 
 import click
@@ -12,8 +11,7 @@ import pytest
 from kafkascan.cli.commands import cli
 from kafkascan.cli.verb_table import VERBS
 from tests.support.command_line import run
-from tests.support.paths import GOLDEN
-from tests.support.tiers import put_local
+from tests.support.machine import make_machine
 
 CHANGING = ("recover", "salvage", "restore", "convert", "restamp", "scrub")
 ALL_LINES = [(name, line) for name, verb in VERBS.items() for line in verb.examples]
@@ -29,20 +27,6 @@ def test_the_help_ends_with_two_examples(verb: str) -> None:
     shown = run(verb, "--help").stdout
     first, second = VERBS[verb].examples
     assert shown.endswith(f"\n  Examples:\n    kafkascan {first}\n    kafkascan {second}\n")
-
-
-def make_machine(folder: Path) -> Path:
-    """Return a folder with a broker's data dir, which has the topic `orders`, and a backup."""
-    data, backup = folder / "var/lib/kafka", folder / "backup"
-    for golden in ("kafka-4.4.0/data", "kafka-4.4.0-tiered/data"):
-        shutil.copytree(GOLDEN / golden, data, dirs_exist_ok=True)
-    shutil.copytree(GOLDEN / "kafka-4.4.0-schemas/data/_schemas-0", data / "_schemas-0")
-    log = GOLDEN / "kafka-4.4.0/data/transactions-0"
-    shutil.rmtree(data / "transactions-0")
-    shutil.copytree(log, data / "orders-0")
-    shutil.copytree(data, backup / "kafka")
-    put_local(folder / "mnt/tier", data / "orders-0")
-    return folder
 
 
 @pytest.fixture(scope="module")

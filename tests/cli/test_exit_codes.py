@@ -33,9 +33,9 @@ COMMANDS = {
     "recover LOGS": 1,
     "salvage LOGS": 1,
     "salvage LOGS OUT": 1,
-    "convert LOGS --to-magic 2 --output OUT": 3,
-    "restamp LOGS --offset-shift 1 --output OUT": 3,
-    "scrub LOGS --from-offset 5 --output OUT": 3,
+    "convert LOGS --to-magic 2 --output OUT": 1,
+    "restamp LOGS --offset-shift 1 --output OUT": 1,
+    "scrub LOGS --from-offset 5 --output OUT": 1,
 }
 # They take the folder of a partition, not a data dir.
 OF_A_PARTITION = ("index lookup", "convert", "restamp", "scrub")

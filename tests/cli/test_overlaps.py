@@ -9,7 +9,7 @@ import pytest
 
 import kafkascan as ks
 from tests.support.command_line import rows, run
-from tests.support.overlaps import SHAPES, write_segments
+from tests.support.overlaps import SHAPES, segment, write_indexes, write_segments
 
 # LOGS is replaced by a partition, OTHER by the same one without stale segments, OUT by a path.
 COMMANDS = (
@@ -124,6 +124,48 @@ def test_counts_and_differences_are_those_of_the_log(logs: Path, other: Path) ->
     (one,) = ks.diff_logs(logs, other).partitions
     assert one.differences == []
     assert not one.is_same
+
+
+# What a file of these names and offsets contains is judged also where a command skips it, begins in
+# the middle of it, or has enough rows before its end.
+OF_FOREIGN = [
+    *(one for one in COMMANDS if not one.startswith(("recover", "salvage"))),
+    "count LOGS --deep",
+    "records LOGS --tail 2",
+    "records LOGS --limit 11",
+    "records LOGS --around 15 --context 1",
+    "records LOGS --from-offset 12",
+    "records LOGS --from-time 2020-01-01",
+    "records LOGS --isolation read_committed",
+    "batches LOGS --tail 1",
+    "batches LOGS --around 15 --context 1",
+]
+
+
+@pytest.mark.parametrize("command", OF_FOREIGN)
+def test_a_foreign_segment_is_named(command: str, tmp_path: Path) -> None:
+    own, added = segment("A", 0, 10, step=2), segment("A", 10, 20, step=2)
+    other = write_segments(tmp_path / "other" / "t-0", {0: own, 10: added})
+    logs = write_segments(tmp_path / "logs" / "t-0", {0: own, 10: own + added})
+    for folder in (other, logs):
+        write_indexes(folder)
+    done = run(*words(command, logs, other, tmp_path))
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    assert f"{10:020}.log" in said
+    # The index of a rewritten segment cannot have such offsets.
+    is_rewrite = command.startswith(("convert", "restamp", "scrub"))
+    assert "[OFFSET_OUT_OF_SEGMENT]" in said or (is_rewrite and "[OFFSET_OVERFLOW]" in said)
+
+
+def test_sql_warns_of_a_foreign_segment(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    own = segment("A", 0, 10, step=2)
+    logs = write_segments(tmp_path / "t-0", {0: own, 10: own})
+    done = run("sql", "select count(*) as n from records", logs, "--format", "json")
+    assert done.returncode == 1, done.stderr
+    assert '"n":10' in done.stdout.replace(" ", "")
+    assert "[OFFSET_OUT_OF_SEGMENT]" in done.stderr
 
 
 def test_saved_fingerprints_keep_the_overlaps(logs: Path, other: Path, tmp_path: Path) -> None:

@@ -155,6 +155,15 @@ def test_a_number_that_may_be_seconds_is_refused(text: str, said: str) -> None:
     assert "-7d" in run("records", "--help").stdout
 
 
+def test_now_is_a_time() -> None:
+    log = DATA / "transactions-0"
+    assert rows("records", log, "--from-time", "now") == []
+    assert rows("records", log, "--to-time", "now") == rows("records", log)
+    for command in ("audit", "txns"):
+        assert run(command, log, "--now", "now").returncode in (0, 1)
+    assert len(rows("groups", DATA, "--as-of", "now")) == len(rows("groups", DATA))
+
+
 # ---- templates, as of kcat -------------------------------------------------------------------
 
 

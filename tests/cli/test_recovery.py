@@ -198,6 +198,49 @@ def test_recover_reports_what_a_broker_does_not_notice(tmp_path: Path) -> None:
     assert not (data / ".kafka_cleanshutdown").exists()
 
 
+@pytest.fixture
+def stopped(tmp_path: Path) -> Path:
+    """A data directory of a broker that shut down cleanly, with a damaged closed segment."""
+    healthy = HealthyPartition(tmp_path / "data" / "orders-0").write()
+    data, log = healthy.folder.parent, min(healthy.folder.glob("*.log"))
+    ks.recover(healthy.folder, write=True, backup=False)
+    (data / "meta.properties").write_text("version=1\nnode.id=1\n")
+    (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    (data / "recovery-point-offset-checkpoint").write_text(f"0\n1\norders 0 {healthy.offset}\n")
+    damaged = bytearray(log.read_bytes())
+    damaged[-1] ^= 1
+    log.write_bytes(damaged)
+    return data
+
+
+@pytest.mark.parametrize("options", [
+    ("recover",), ("recover", "--write"), ("audit",), ("report", "-o", "page.html"),
+])  # fmt: skip
+def test_damage_that_no_recovery_repairs_is_the_first_line(
+    options: tuple[str, ...], stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(stopped.parent)
+    result = run(*options, stopped)
+    assert result.returncode == 1
+    first, second, *others = result.stderr.splitlines()
+    assert first.startswith(f"{stopped}: 1 segment is damaged: consumers fail there, and a broker")
+    assert second == f"    kafkascan salvage {shlex.quote(str(stopped / 'orders-0'))} COPY"
+    if "--write" in options:
+        assert others[0].startswith(f"{min(stopped.rglob('*.log'))}: position ")
+        assert not any("marked as shut down cleanly, " in line for line in others)
+
+
+def test_recover_says_first_what_it_did_not_verify(stopped: Path) -> None:
+    """A directory that was not shut down cleanly is recovered as a broker does, which is fast."""
+    result = run("recover", stopped, "--no-verify")
+    assert result.returncode == 0
+    (stopped / ".kafka_cleanshutdown").unlink()
+    for said in (result, run("recover", stopped)):
+        assert "2 segments (" in said.stderr.splitlines()[0]
+        assert "were not verified, as in a broker" in said.stderr.splitlines()[0]
+    assert "[CHECKSUM_MISMATCH]" in run("recover", stopped, "--verify").stderr
+
+
 def test_recover_all_data_dirs(killed: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 import kafkascan as ks
 from tests.support.command_line import DATA, run, run_process
 from tests.support.files import contents
+from tests.support.segments import Rig, message_v0
 
 
 @pytest.fixture
@@ -148,9 +150,60 @@ def test_unreadable_logs(partition: Path, tmp_path: Path) -> None:
     data[100] ^= 1
     log.write_bytes(data)
     result = run("scrub", partition, "--in-place", "--key", "a")
-    assert result.returncode == 3
+    assert result.returncode == 1
     assert "CHECKSUM_MISMATCH" in result.stderr
     assert log.read_bytes() == data
+
+
+_REWRITES = (
+    ("convert", "--compression-type", "gzip"),
+    ("restamp", "--partition-leader-epoch", "1"),
+    ("restamp", "--offset-shift", "5"),
+    ("restamp", "--max-timestamp", "2024-05-01"),
+    ("scrub", "--key", "a"),
+)
+
+
+_DAMAGE: dict[str, Callable[[Rig], Rig]] = {
+    "checksum": lambda rig: rig.flip(2, 70),
+    "length": lambda rig: rig.set(2, "batch_length", 1),
+    "offset below 0": lambda rig: rig.set(2, "base_offset", -7),
+    "highest offset": lambda rig: rig.set(2, "base_offset", 2**63 - 1),
+    "codec": lambda rig: rig.set(2, "attributes", 7).sign(2),
+}
+_UNREAD = ("--partition-leader-epoch", "--offset-shift")
+"""Options that need no record."""
+
+
+@pytest.mark.parametrize("kind", _DAMAGE)
+@pytest.mark.parametrize("command", _REWRITES, ids=lambda command: " ".join(command[:2]))
+def test_damage_is_a_finding_that_names_file_and_position(
+    kind: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    log = tmp_path / "orders-0" / f"{0:020}.log"
+    log.parent.mkdir()
+    rig = _DAMAGE[kind](Rig().batches(4, bytes(20)))
+    log.write_bytes(rig.log)
+    target = ("--output", tmp_path / "new-0") if "--offset-shift" in command else ("--in-place",)
+    result = run(command[0], log.parent, *target, *command[1:])
+    if kind == "codec" and command[1] in _UNREAD:
+        assert result.returncode == 0
+        return
+    assert result.returncode == 1
+    assert f"{log}: position {rig.position_of(2)}" in result.stderr
+    assert log.read_bytes() == rig.log
+    assert not (tmp_path / "new-0").exists()
+
+
+@pytest.mark.parametrize("options", [
+    ("--partition-leader-epoch", "1"), ("--max-timestamp", "2024-05-01"),
+])  # fmt: skip
+def test_a_format_without_a_field_is_a_finding(options: tuple[str, str], tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(message_v0(b"k", b"v", offset=0))
+    result = run("restamp", log, "--in-place", *options)
+    assert result.returncode == 1
+    assert f"{log}: position 0 (base_offset 0): messages of magic 0" in result.stderr
 
 
 def test_a_file_that_is_not_a_log_stays(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from pathlib import Path
 
 import pytest
 
+from kafkascan.io import folders
 from tests.support.command_line import rows, run
 from tests.support.paths import GOLDEN
 from tests.support.schema_topics import AVRO, AVRO_2, PROTO
@@ -111,3 +113,23 @@ def test_wrong_usage(tmp_path: Path) -> None:
     assert run("schemas").returncode == 2
     assert "Commands:" in run("schemas", "--help").stdout
     assert "--show" in run("schemas", "list", "--help").stdout
+
+
+def test_usage_where_a_partition_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders-0", "_schemas-0"):
+        shutil.copytree(DATA / name, tmp_path / name)
+    (tmp_path / "secret-0").mkdir()
+    inodes_in = folders.inodes_in
+
+    def refuse(path: Path) -> dict[str, int]:
+        if path.name == "secret-0":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return inodes_in(path)
+
+    monkeypatch.setattr(folders, "inodes_in", refuse)
+    done = run("schemas", "usage", tmp_path, "--format", "jsonl")
+    assert done.returncode == 3
+    assert f"{tmp_path / 'secret-0'}: Permission denied [UNREADABLE]" in done.stderr
+    assert '"topic": "orders"' in done.stdout

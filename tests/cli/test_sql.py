@@ -6,11 +6,13 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli.verbs import sql_commands
 from tests.support.command_line import DATA, rows, run
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -112,6 +114,18 @@ def test_intervals_are_the_text_of_duckdb(log: Path, tmp_path: Path) -> None:
     assert rows("sql", query, log) == expected
     assert run("sql", query, log, "--output", tmp_path / "gaps.parquet").returncode == 0
     assert pq.read_table(tmp_path / "gaps.parquet").to_pylist() == expected
+
+
+def test_times_that_sql_does_not_have_are_null_and_reported(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    late = {"base_timestamp": 2**63 - 1, "max_timestamp": 2**63 - 1, "base_offset": 1}
+    log = batch_of([RecordV2()]) + batch_of([RecordV2()], **late)
+    (folder / f"{0:020}.log").write_bytes(log)
+    for table, column in (("records", "timestamp"), ("batches", "max_timestamp")):
+        query = f"SELECT count(*) AS n, max({column}) AS latest FROM {table}"
+        assert rows("sql", query, folder, code=1) == [{"n": 2, "latest": T0}]
+        assert "64 bits of microseconds cannot hold are null" in run("sql", query, folder).stderr
 
 
 def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
@@ -238,7 +252,7 @@ def test_a_message_of_protobuf_is_named() -> None:
     [
         (
             [TYPED, "--registry", TYPED],
-            "the type of the values of __cluster_metadata, _schemas is unknown",
+            "the values of several topics have different types: query the table",
         ),
         ([TYPED, "--value-schema", "orders-value"], "need --value-as auto"),
         ([TYPED, "--registry", TYPED, "--value-as", "bytes"], "needs --value-as auto"),
@@ -250,3 +264,61 @@ def test_types_that_are_not_known(options: list[str | Path], reason: str) -> Non
     done = run("sql", "SELECT value FROM records", *options)
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.split())
+
+
+def test_a_query_that_is_not_utf_8(log: Path) -> None:
+    done = run("sql", "SELECT '\udcff' AS a", log)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "the query is not UTF-8: SELECT '\\xff' AS a" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT max(a) FROM (SELECT list(range) AS a FROM range(100000000))", "Out of Memory"),
+        ("SELECT * FROM read_csv('/nothing')", "No files found"),
+    ],
+)
+def test_a_machine_that_lacks_what_a_query_needs(
+    query: str, reason: str, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no wrong usage: the same query works elsewhere."""
+    connect, limits = duckdb.connect, {"memory_limit": "20MB", "temp_directory": ""}
+    monkeypatch.setattr(duckdb, "connect", lambda: connect(config=limits))
+    done = run("sql", query, log)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("sql: ")
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_bug_of_duckdb_is_no_wrong_query(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise duckdb.InternalException("an assertion failed")
+
+    monkeypatch.setattr(sql_commands, "_tables_of", fail)
+    assert run("sql", "SELECT 1", log).returncode == 70
+
+
+def test_topics_with_different_types_are_tables_of_their_own() -> None:
+    query = (
+        "SELECT o.value.id AS id, e.value.name AS name FROM orders o"
+        ' JOIN events e ON o."offset" = e."offset" ORDER BY o."offset" LIMIT 3'
+    )
+    found = rows("sql", query, TYPED, "--value-as", "auto", code=1)  # the last order is damaged
+    registry = ks.schemas.open_registry(TYPED)
+    orders, events = (
+        ks.read_records(TYPED / f"{topic}-0", value=registry) for topic in ("orders", "events")
+    )
+    assert found == [
+        {"id": orders[row].value["id"], "name": events[row].value["name"]} for row in range(3)
+    ]
+
+
+def test_a_topic_is_a_table_also_without_types() -> None:
+    query = 'SELECT count(*) AS n, any_value(topic) AS topic FROM "_schemas"'
+    (found,) = rows("sql", query, TYPED)
+    assert found == {"n": len(ks.read_records(TYPED / "_schemas-0")), "topic": "_schemas"}
+    done = run("sql", "SELECT * FROM orderz", TYPED)
+    assert done.returncode == 2
+    assert "transactional_ids, and the names of topics" in done.stderr

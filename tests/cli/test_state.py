@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import kafkascan as ks
 from tests.support.command_line import DATA, LEGACY, rows, run
 from tests.support.internal_topics import TopicLog, commit, share_snapshot, transaction
 from tests.support.metadata_logs import metadata_record
@@ -90,6 +95,42 @@ def test_transactions_that_nobody_will_end_are_findings(tmp_path: Path) -> None:
     )
     (found,) = rows("txn-state", tmp_path, "--show", "contradictions", code=1)
     assert found["symbol"] == "TRANSACTION_ENDED"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_transaction_of_a_running_broker_is_no_contradiction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """It begins, or ends, between the reads of its log and of its coordinator's."""
+    states = [
+        [transaction("t", 8, "Empty")],
+        [transaction("t", 8, "Ongoing", ("orders", 0))],
+        [transaction("t", 8, "CompleteCommit")],
+    ]
+
+    def write(moment: int) -> None:
+        topic = TopicLog(tmp_path / "__transaction_state-0")
+        topic.add(*itertools.chain(*states[: moment + 1])).write()
+        log = TopicLog(tmp_path / "orders-0").add((b"k", b"v"))
+        if moment > 0:
+            log.add((b"k", b"v"), producer_id=8)
+        if moment > 1:
+            log.end(8)
+        log.write()
+
+    moments = itertools.count(first + 1)
+    for name in ("read_transaction_state", "read_transactions"):
+        read = getattr(ks, name)
+
+        def read_and_go_on(path: Path, read: Any = read, **options: Any) -> Any:
+            found = read(path, **options)
+            write(min(next(moments), 2))
+            return found
+
+        monkeypatch.setattr(ks, name, read_and_go_on)
+    write(first)
+    done = run("txn-state", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_metadata(tmp_path: Path) -> None:

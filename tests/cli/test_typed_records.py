@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tarfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from kafkascan.write import build_batches
 from tests.support.command_line import rows, run
 from tests.support.paths import GOLDEN
 
+_TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
 _AVRO = {
     "type": "record", "name": "Order",
     "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"]}],
@@ -172,3 +174,41 @@ def test_problems_name_their_partition(tmp_path: Path) -> None:
     first, second = done.stderr.splitlines()
     assert f"{tmp_path / 'orders-0'}: the value of offset 0" in first
     assert f"{tmp_path / 'orders-1'}: the value of offset 0" in second
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tar with a data directory of typed topics and their registry."""
+    path = tmp_path_factory.mktemp("tar") / "backup.tar"
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        tar.add(_TYPED, "data")
+    return path
+
+
+def test_typed_values_out_of_a_tar(archive: Path) -> None:
+    options = ["--topic", "orders", "--value-as", "auto", "--limit", "20"]
+    found = rows("records", archive, *options)
+    assert found == rows("records", _TYPED, *options)
+    assert {one["value"]["id"] for one in found}
+    query = 'SELECT "offset", value.id FROM orders WHERE "offset" < 5'
+    typed = ["--value-as", "auto"]
+    assert rows("sql", query, archive, *typed) == rows("sql", query, _TYPED, *typed)
+
+
+def test_a_registry_that_cannot_be_read_is_not_written(log: Path, tmp_path: Path) -> None:
+    done = run("records", log, "--value-as", "auto", "--registry", tmp_path / "none")
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"kafkascan: {tmp_path}/none: cannot read the schema registry: No such file or directory"
+        " [NO_REGISTRY]\n"
+    )
+
+
+def test_the_recovery_of_a_tar_says_one_thing(archive: Path) -> None:
+    for options in [], ["--write"]:
+        done = run("recover", archive, *options)
+        assert done.returncode == 3
+        assert done.stderr.splitlines()[0] == (
+            f"{archive}: a tar archive is only read: unpack it, and recover the directory"
+        )
+        assert "Not a directory" not in done.stdout + done.stderr

@@ -71,9 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                     .constants = names,
                     .c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
     for (int64_t rows = 0, again = 0; again < 2; again++) {
-        json.typed.items_left = 1024 + 64 * (int64_t)input.left;
-        json.typed.depth = 0;
-        json.typed.status = KS_OK;
+        ks_begin_value(&json.typed, (int64_t)input.left);
         ks_json_at end = ks_json_run(&json, steps, text, text + input.left);
         REQUIRE(end == NULL || (end >= text && end <= text + input.left));
         REQUIRE((end == NULL) == (json.typed.status != KS_OK));

@@ -16,7 +16,6 @@ from tests.support.paths import GOLDEN
 _RECORD = re.compile(r"^\| offset: .* headerKeys: \[\] key: (\{.*?\}) payload: (\{.*\}|<DELETE>)$")
 _METADATA = re.compile(r"^\| offset: .* payload: (\{.*\})$")
 _OFFSET_KEYS = ("0", "1")
-_STATUSES = {0: "Empty", 1: "Ongoing", 4: "CompleteCommit", 5: "CompleteAbort"}
 
 
 def _runs(topic: str) -> list[str]:
@@ -79,7 +78,7 @@ def test_states_of_transactions(run: str) -> None:
         for row in found.transactions.rows()
     } == {
         name: (
-            value["producerId"], value["producerEpoch"], _STATUSES[value["transactionStatus"]],
+            value["producerId"], value["producerEpoch"], value["transactionStatus"],
             value["transactionStartTimestampMs"],
         )
         for name, value in expected.items()

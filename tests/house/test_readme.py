@@ -10,7 +10,8 @@ import click
 import pytest
 
 import kafkascan as ks
-from kafkascan.cli import commands
+from kafkascan.cli import commands, exit_codes
+from kafkascan.cli.shared_options import FORMATS
 from tests.house.readme import (
     COLUMNS,
     DOCUMENTS,
@@ -91,6 +92,29 @@ def test_readme_is_short_and_lists_all_commands() -> None:
     text = README.read_text()
     assert text.count("\n") <= MAX_README_LINES
     assert table_of_commands() in text
+
+
+def test_the_first_commands_of_the_readme_need_no_release() -> None:
+    text = README.read_text()
+    first, second = re.findall(r"^    (\S.*)$", text, re.M)[:2]
+    assert first.startswith("make demo   # ")
+    assert second.startswith("make test   # ")
+    assert all("minutes" in one for one in (first, second))
+    assert text.index(second) < text.index("From a release: `pip install")
+    for name in ("index.md", "getting-started.md"):
+        commands = re.findall(r"^    (\S.*)$", (ROOT / "docs" / name).read_text(), re.M)
+        assert commands[0].startswith("make demo")
+        assert commands[2].endswith("# from a release")
+
+
+def test_the_readme_lists_exit_codes_and_formats() -> None:
+    (said,) = re.findall(r"Rows go to stdout.*?Kafka's tool\.$", README.read_text(), re.M | re.S)
+    codes = {getattr(exit_codes, name) for name in dir(exit_codes) if name.startswith("EXIT_")}
+    assert set(map(int, re.findall(r"\b\d+\b", said))) == codes
+    table = (ROOT / "docs" / "concepts.md").read_text()
+    assert set(map(int, re.findall(r"^\| (\d+) \|", table, re.M))) == codes
+    assert f"`--format {'|'.join(FORMATS)}`" in said
+    assert "parquet" in said
 
 
 def test_make_help_lists_all_targets() -> None:

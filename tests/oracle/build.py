@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_PROJECTS = ("java", "java-conversion", "java-dump", "java-legacy", "java-older", "java-previous")
+_PROJECTS = (
+    "java", "java-conversion", "java-dump", "java-dump-previous", "java-legacy", "java-older",
+    "java-previous",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,9 @@ class ClassPaths:
     broker: str
     """The current broker, its clients, and the oracle's own programs."""
     dump: str
-    """DumpLogSegments."""
+    """DumpLogSegments of the same version, and other tools."""
+    previous_dump: str
+    """DumpLogSegments of the version before it."""
     older: str
     """A broker of the last line before 4.0."""
     previous: str
@@ -38,6 +43,7 @@ def build() -> ClassPaths:
     return ClassPaths(
         broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
         dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
+        previous_dump=f"{_target('java-dump-previous')}/lib/*",
         older=f"{_target('java-older')}/lib/*",
         previous=f"{_target('java-previous')}/lib/*",
         legacy=f"{_target('java-legacy')}/lib/*",

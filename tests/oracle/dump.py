@@ -31,10 +31,15 @@ def describe_data_dir(data_dir: Path, output: Path, class_paths: ClassPaths) -> 
     what it complains about, if it does), `fields/<partition>/<file>.jsonl` what BatchFields prints,
     `records/<partition>/<file>.jsonl.gz` is the output of RecordFields.
     """
-    files = _files(data_dir, _DUMPED_SUFFIXES)
-    _run_dump(data_dir, files, output / "dump", class_paths.dump)
+    dump_data_dir(data_dir, output, class_paths)
     _run_fields(data_dir, output / "fields", class_paths.broker)
     describe_records(data_dir, output, class_paths)
+
+
+def dump_data_dir(data_dir: Path, output: Path, class_paths: ClassPaths) -> None:
+    """Print every file of every partition with DumpLogSegments into `dump/` below `output`."""
+    files = _files(data_dir, _DUMPED_SUFFIXES)
+    _run_dump(data_dir, files, output / "dump", class_paths.dump)
 
 
 def describe_records(data_dir: Path, output: Path, class_paths: ClassPaths) -> None:

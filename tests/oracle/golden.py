@@ -2,8 +2,8 @@
 
 Each run leaves a broker's data directory (`data/`), and Kafka's own description of it (`dump/`,
 `fields/`, `records/`). With names of runs, only these are performed, and the files of the others
-are kept. With `--records` no broker is started: only `records/` is rebuilt, from the data
-directories that are there.
+are kept. With `--records` or `--dumps` no broker is started: only `records/` or `dump/` is rebuilt,
+from the data directories that are there.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 
 from tests.oracle.build import ClassPaths, build, version_of
-from tests.oracle.dump import describe_records
+from tests.oracle.dump import describe_records, dump_data_dir
 from tests.oracle.runs import RUNS, FinishedRun, perform
 from tests.oracle.stage import Scenario
 
@@ -40,8 +41,11 @@ def main(arguments: list[str]) -> None:
     if arguments == ["--records"]:
         _replace_records(class_paths)
         return
+    if arguments == ["--dumps"]:
+        _replace_dumps(class_paths)
+        return
     if not set(arguments) <= {run.name for run in RUNS}:
-        raise SystemExit(f"usage: {_COMMAND} [--records | RUN...]")
+        raise SystemExit(f"usage: {_COMMAND} [--records | --dumps | RUN...]")
     wanted = [run for run in RUNS if not arguments or run.name in arguments]
     with tempfile.TemporaryDirectory(prefix="kafkascan-golden-") as directory:
         finished = [perform(run, Path(directory) / run.name, class_paths) for run in wanted]
@@ -53,22 +57,36 @@ def main(arguments: list[str]) -> None:
 
 def _replace_records(class_paths: ClassPaths) -> None:
     """Describe the records of the data directories that are there; keep all other files."""
-    manifest = json.loads(_MANIFEST.read_text(encoding="utf-8"))
+    manifest = _load()
     manifest["made_with"]["RecordFields"] = version_of(class_paths.broker, "kafka-clients")
     for name, facts in manifest["runs"].items():
         root = _GOLDEN / name
         shutil.rmtree(root / "records", ignore_errors=True)
         describe_records(root / "data", root, class_paths)
-        kept = {
-            file: known for file, known in facts["files"].items() if not file.startswith("records/")
-        }
-        made = {
-            path.relative_to(root).as_posix(): _file_facts(path)
-            for path in sorted((root / "records").rglob("*"))
-            if path.is_file()
-        }
-        facts["files"] = kept | made
+        facts["files"] = _changed_facts(facts["files"], root, "records")
     _save(manifest)
+
+
+def _replace_dumps(class_paths: ClassPaths) -> None:
+    """Dump the data directories that are there; keep the dumps of files that are left out."""
+    manifest = _load()
+    manifest["made_with"]["DumpLogSegments"] = version_of(class_paths.dump, "kafka-tools")
+    for name, facts in manifest["runs"].items():
+        root = _GOLDEN / name
+        dump_data_dir(root / "data", root, class_paths)
+        facts["files"] = _changed_facts(facts["files"], root, "dump")
+    _save(manifest)
+
+
+def _changed_facts(facts: dict[str, Any], root: Path, folder: str) -> dict[str, Any]:
+    """Return the facts of a run's files, with those of the files that a folder has now."""
+    kept = {file: known for file, known in facts.items() if not file.startswith(f"{folder}/")}
+    made = {
+        path.relative_to(root).as_posix(): _file_facts(path)
+        for path in sorted((root / folder).rglob("*"))
+        if path.is_file()
+    }
+    return dict(sorted((kept | made).items(), key=lambda one: Path(one[0])))
 
 
 def _refuse_broken_promises(finished: list[FinishedRun]) -> None:
@@ -118,7 +136,7 @@ def _left_out(finished: FinishedRun) -> list[dict[str, object]]:
 
 
 def _write_manifest(finished: list[FinishedRun], class_paths: ClassPaths) -> None:
-    kept = json.loads(_MANIFEST.read_text(encoding="utf-8"))["runs"]
+    kept = _load()["runs"]
     made = {run.run.name: _run_facts(run) for run in finished}
     manifest = {
         "command": _COMMAND,
@@ -134,6 +152,11 @@ def _write_manifest(finished: list[FinishedRun], class_paths: ClassPaths) -> Non
         "runs": {run.name: made.get(run.name) or kept[run.name] for run in RUNS},
     }
     _save(manifest)
+
+
+def _load() -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(_MANIFEST.read_text(encoding="utf-8"))
+    return manifest
 
 
 def _save(manifest: dict[str, object]) -> None:

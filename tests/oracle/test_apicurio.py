@@ -60,6 +60,7 @@ _FORMS: dict[str, tuple[Settings, Framing]] = {
     "headers": (_HEADERS, Framing.HEADER),
     "global-headers": (_GLOBAL | _HEADERS, Framing.HEADER),
 }
+BYTES = (b"", b"abcd", bytes(60))
 # How Protobuf values name their message.
 _NAMINGS: dict[str, Settings] = {
     "ref": {},
@@ -106,6 +107,16 @@ def avro_jobs() -> Iterator[Job]:
         yield Job(name, "AVRO", settings, values, Framing.NOT_BINARY, needs)
 
 
+def bytes_jobs() -> Iterator[Job]:
+    values = [encoded_bytes(one).hex() for one in BYTES]
+    for form, (settings, framing) in _FORMS.items():
+        yield Job(f"bytes-{form}", "AVRO", settings, values, framing, {"schemas": ['"bytes"']})
+
+
+def encoded_bytes(value: bytes) -> bytes:
+    return bytes([2 * len(value)]) + value
+
+
 def protobuf_jobs() -> Iterator[Job]:
     pick = random.Random(61)
     for version in range(2):
@@ -126,7 +137,7 @@ def json_jobs() -> Iterator[Job]:
             yield Job(f"json-{version}-{form}", "JSON", settings | _FOUND, values, framing)
 
 
-JOBS = {one.name: one for one in (*avro_jobs(), *protobuf_jobs(), *json_jobs())}
+JOBS = {one.name: one for one in (*avro_jobs(), *bytes_jobs(), *protobuf_jobs(), *json_jobs())}
 
 
 @dataclass(frozen=True)
@@ -188,7 +199,8 @@ def _line(server: RegistryServer, job: Job) -> str:
 
 
 def jobs(kind: str) -> list[str]:
-    return [name for name, one in JOBS.items() if one.kind == kind and "-json" not in name]
+    found = [name for name, one in JOBS.items() if one.kind == kind and "-json" not in name]
+    return [name for name in found if not name.startswith("bytes")]
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -215,6 +227,19 @@ def test_avro_of_apicurio(written: Written, name: str) -> None:
         expected = fastavro.schemaless_reader(io.BytesIO(bytes.fromhex(data)), parsed)
         assert equal(expected, found, schema, types), (expected, found)
     assert not len(records.problems)
+
+
+@pytest.mark.parametrize("form", _FORMS)
+def test_bytes_of_apicurio(written: Written, form: str) -> None:
+    """Its serializers write a size before them; behind a prefix of 4 bytes, Confluent's do not."""
+    name = f"bytes-{form}"
+    size = 8 if "long" in form else 0 if "headers" in form else 4
+    payloads = [one[size + (size > 0) :] for one in written.values[name]]
+    assert payloads == [encoded_bytes(one) for one in BYTES]
+    records = ks.read_records(written.log(name), value=written.registry(name))
+    is_confluent = JOBS[name].framing == Framing.CONFLUENT
+    assert records["value"].tolist() == (payloads if is_confluent else list(BYTES))
+    assert ("SIZED_BYTES" in {one.symbol for one in records.problems}) == is_confluent
 
 
 @pytest.mark.parametrize("name", [one for one in JOBS if "-json" in one])

@@ -13,13 +13,16 @@ import pytest
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.topic_decoders import TOPIC_DECODERS
+from kafkascan.internal_topics.transaction_states import TRANSACTION_STATUSES
 from tests.oracle.build import ClassPaths
 from tests.oracle.jvm import java_command
 
 pytestmark = pytest.mark.oracle
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
-_TOOL = "kafka.tools.DumpLogSegments"
+_TOOL = "org.apache.kafka.tools.DumpLogSegments"
+# Up to Kafka 4.2.
+_EARLIER_TOOL = "kafka.tools.DumpLogSegments"
 _FIRST = f"{0:020}.log"
 _OLD = f"kafka-2.8.2/data/magic-1-0/{_FIRST}"
 _NEW = f"kafka-4.4.0/data/headers-0/{_FIRST}"
@@ -28,8 +31,10 @@ _METADATA = f"kafka-4.1.1/data/__cluster_metadata-0/{_FIRST}"
 _DEEP = DumpOptions(is_deep=True, prints_data=True)
 
 
-def theirs(class_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = java_command(class_path, _TOOL)
+def theirs(
+    class_path: str, *arguments: str, tool: str = _EARLIER_TOOL
+) -> subprocess.CompletedProcess[str]:
+    command = java_command(class_path, tool)
     return subprocess.run(
         [*command, *arguments], cwd=_GOLDEN, capture_output=True, text=True, check=False
     )
@@ -42,8 +47,8 @@ def ours(file: str, options: DumpOptions, monkeypatch: pytest.MonkeyPatch) -> st
     return b"".join(pieces).decode()
 
 
-def options_of(class_path: str) -> set[str]:
-    done = theirs(class_path, "--help")
+def options_of(class_path: str, tool: str = _EARLIER_TOOL) -> set[str]:
+    done = theirs(class_path, "--help", tool=tool)
     return set(re.findall(r"^--([a-z-]+)", done.stdout + done.stderr, re.MULTILINE)) - {""}
 
 
@@ -98,7 +103,26 @@ def test_records_of_kafka_s_own_topics(
         expected = ours(file, replace(_DEEP, decode=TOPIC_DECODERS[name]), monkeypatch)
         assert sign not in expected
         assert sign in theirs(class_paths.older, f"--{name}", "--files", file).stdout
-        assert theirs(class_paths.previous, f"--{name}", "--files", file).stdout == expected
+        printed = theirs(class_paths.previous, f"--{name}", "--files", file).stdout
+        assert printed == with_numbers_of_states(expected)
+
+
+def with_numbers_of_states(text: str) -> str:
+    """Return what tools up to 4.3 print of transactions."""
+    numbers = {name: str(code) for code, name in TRANSACTION_STATUSES.items()}
+    return re.sub(
+        r'(?<="transactionStatus":)"(\w+)"', lambda found: numbers[found[1]], text
+    )  # fmt: skip
+
+
+def test_the_version_before(class_paths: ClassPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = "--transaction-log-decoder", "--files", _TRANSACTIONS
+    decode = TOPIC_DECODERS["transaction-log-decoder"]
+    expected = ours(_TRANSACTIONS, replace(_DEEP, decode=decode), monkeypatch)
+    assert theirs(class_paths.dump, *arguments, tool=_TOOL).stdout == expected
+    before = theirs(class_paths.previous_dump, *arguments, tool=_TOOL).stdout
+    assert before == with_numbers_of_states(expected) != expected
+    assert options_of(class_paths.previous_dump, _TOOL) == options_of(class_paths.dump, _TOOL)
 
 
 def test_the_layout_of_2_8(class_paths: ClassPaths) -> None:

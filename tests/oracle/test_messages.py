@@ -111,7 +111,7 @@ def test_random_messages(class_paths: ClassPaths) -> None:
             for _ in range(12):
                 message = random_message(schema, version, choice)
                 data = encode(schema, message, version)
-                assert decode_prefix(schema, data, version) == (message, len(data))
+                assert decode_prefix(schema, data, version) == (message, len(data), ())
                 questions.append(f"{schema.name} {version} {data.hex()}")
                 text = jackson_text(json_of(schema, message, version))
                 ours.append(f"{text}\t{data.hex()}\t0")

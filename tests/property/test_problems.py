@@ -25,6 +25,7 @@ import pytest
 from numpy.typing import NDArray
 
 import kafkascan as ks
+from kafkascan.broker_state.markers import read_control_rows
 from kafkascan.tables.table import AnyTable
 from tests.support.command_line import run
 from tests.support.examples import seeds
@@ -168,6 +169,20 @@ VERIFYING = {
     "salvage to a copy",
 }  # fmt: skip
 """Functions and commands that verify checksums; the others read headers."""
+READING_MARKERS = {
+    "count_records", "count_records deep", "read_transactions", "read_producers",
+    "count", "count --deep", "txns", "producers",
+}  # fmt: skip
+"""Those that read the records of markers besides the headers."""
+SHOWING_EPOCHS = {"scan_log_dir", "read_fingerprints", "batches", "audit"}
+"""Those whose answers contain leader epochs, or notes about them, which change no exit code."""
+NOTING_ZEROS = {
+    "advise", "count", "count --deep", "txns", "producers", "polars", "audit", "salvage",
+    "salvage to a copy",
+}  # fmt: skip
+"""Those for which zeros after the last batch are nothing, or a note that changes no exit code."""
+COPYING_BATCHES = {"salvage", "salvage to a copy"}
+"""Those for which a file of zeros is one that a broker has just created."""
 
 COMMANDS: dict[str, list[str]] = {
     "count": ["count"],
@@ -295,7 +310,18 @@ def _append(dice: random.Random, segments: Segments) -> Damage:
     return Damage(f"junk after {base}", {**segments, base: segments[base] + junk})
 
 
-DAMAGES = (_flip, _flip, _cut, _zero, _delete, _unreadable, _swap, _append)
+def _foreign(dice: random.Random, segments: Segments) -> Damage:
+    earlier, base = sorted(dice.sample([*segments], 2))
+    return _with_copy(segments, earlier, base, own=dice.choice([b"", segments[base]]))
+
+
+def _with_copy(segments: Segments, earlier: int, base: int, own: bytes) -> Damage:
+    copied = segments[earlier] + own
+    name = f"a copy of {earlier} and {len(own)} bytes of {base} in {base}"
+    return Damage(name, {**segments, base: copied})
+
+
+DAMAGES = (_flip, _flip, _cut, _zero, _delete, _unreadable, _swap, _append, _foreign)
 
 
 def _apply(damage: Damage, folder: Path) -> Path:
@@ -326,7 +352,8 @@ def _unseen(intact: Segments, damage: Damage) -> Iterator[tuple[str, Callable[[s
         if not end[whole:]:
             yield "nothing says where the log of a partition ended", _all
         elif not end[whole:].strip(b"\0"):
-            yield "a broker preallocates files: zeros follow the last batch", _all
+            noting = NOTING_ZEROS if whole else COPYING_BATCHES
+            yield "a broker preallocates files: zeros follow the last batch", noting.__contains__
     differing = [
         (base, at)
         for base, data in now.items()
@@ -335,17 +362,16 @@ def _unseen(intact: Segments, damage: Damage) -> Iterator[tuple[str, Callable[[s
         if data[at] != intact[base][at]
     ]
     if all(_is_leader_epoch(intact[base], at) for base, at in differing) and differing:
-        yield "no checksum covers partition_leader_epoch", _all
-    if any(_has_wrong_checksum(data) for data in now.values() if data):
-        yield "only a checksum shows it, and headers are read without", _does_not_verify
+        yield "no checksum covers partition_leader_epoch", SHOWING_EPOCHS.__contains__
+    read = [data for data in now.values() if data]
+    if any(map(_has_wrong_checksum, read)):
+        seeing = VERIFYING | (READING_MARKERS if any(map(_has_unread_marker, read)) else set())
+        reason = "only a checksum shows it, and headers and markers are read without"
+        yield reason, lambda name: name not in seeing
 
 
 def _all(name: str) -> bool:
     return True
-
-
-def _does_not_verify(name: str) -> bool:
-    return name not in VERIFYING
 
 
 def _is_leader_epoch(data: bytes, at: int) -> bool:
@@ -356,6 +382,11 @@ def _is_leader_epoch(data: bytes, at: int) -> bool:
 def _has_wrong_checksum(data: bytes) -> bool:
     scan = ks.scan_batches(data, on_corrupt="stop")
     return not ks.verify_crcs(data, scan.batches).all()
+
+
+def _has_unread_marker(data: bytes) -> bool:
+    batches = ks.scan_batches(data, on_corrupt="stop").batches
+    return len(read_control_rows(ks.Source(data), batches).unread) > 0
 
 
 # ---- the test --------------------------------------------------------------------------------
@@ -382,6 +413,33 @@ def test_damage_is_never_silent(seed: int, intact_folder: Path, tmp_path: Path) 
             if not is_known and not any(of(name) for _, of in unseen):
                 pytest.fail(f"{name} says nothing about {log}, {damage.name}: {answer.rows}")
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("position", [61, 69], ids=["length", "type"])
+def test_a_marker_that_cannot_be_read_is_never_silent(position: int, tmp_path: Path) -> None:
+    segments = LOGS["transactions"]
+    batches, data = ks.scan_batches(segments[0]).batches, bytearray(segments[0])
+    (start, *_) = batches["position"][ks.batches.is_control(batches)]
+    data[start + position] ^= 0x81
+    assert _has_unread_marker(bytes(data))
+    path = _apply(Damage("", {**segments, 0: bytes(data)}), tmp_path)
+    for name in READING_MARKERS:
+        assert _asked(name, path, path).is_warned, name
+
+
+@pytest.mark.parametrize("log", LOGS)
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_foreign_segment_is_never_silent(
+    log: str, is_mixed: bool, intact_folder: Path, tmp_path: Path
+) -> None:
+    """Offsets below the name of the last segment, with its own ones after them, or alone."""
+    segments = LOGS[log]
+    *_, earlier, last = segments
+    damage = _with_copy(segments, earlier, last, own=segments[last] if is_mixed else b"")
+    path = _apply(damage, tmp_path)
+    for name in (*FUNCTIONS, *COMMANDS):
+        answer = _asked(name, path, intact_folder / log)
+        assert answer.is_warned, name
 
 
 @pytest.mark.parametrize("name", ["a link", "a folder"])

@@ -137,11 +137,10 @@ def marker(offset: int, producer_id: int, kind: int) -> bytes:
     )
 
 
-def data(offset: int, producer_id: int, count: int = 1) -> bytes:
+def data(offset: int, producer_id: int, count: int = 1, **fields: int) -> bytes:
     """A batch of an open transaction."""
-    return plain_batch(
-        offset, count, producer_id=producer_id, producer_epoch=0, attributes=TRANSACTIONAL
-    )
+    given = {"producer_id": producer_id, "producer_epoch": 0, "attributes": TRANSACTIONAL}
+    return plain_batch(offset, count, **(given | fields))
 
 
 def damaged_log(batches: int = 12) -> Rig:

@@ -22,37 +22,12 @@ from tests.spark.logs import (
     rows,
     segment_path,
 )
+from tests.support.transactional_logs import TransactionalLog
 
 
 def committed(folder: Path, **options: object) -> list[int]:
     found = rows(path=str(folder), isolationLevel="read_committed", **options)
     return sorted(row["offset"] for row in found)
-
-
-class Consumer:
-    """A model of a broker and a read_committed consumer."""
-
-    def __init__(self) -> None:
-        self.log: list[tuple[int, int | None, int | None]] = []  # offset, producer, marker
-
-    def add(self, offset: int, producer: int | None, kind: int | None) -> None:
-        self.log.append((offset, producer, kind))
-
-    def seen(self) -> list[int]:
-        opened: dict[int, list[int]] = {}
-        hidden: set[int] = set()
-        for offset, producer, kind in self.log:
-            if producer is not None and kind is None:
-                opened.setdefault(producer, []).append(offset)
-            elif producer is not None:
-                ended = opened.pop(producer, [])
-                hidden |= set(ended) if kind == ABORT else set()
-        stable = min((offsets[0] for offsets in opened.values()), default=2**63)
-        return [
-            offset
-            for offset, _, kind in self.log
-            if kind is None and offset not in hidden and offset < stable
-        ]
 
 
 STEPS = st.lists(
@@ -67,26 +42,10 @@ def test_any_transactions(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], size: int
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
-    consumer, offset = Consumer(), 0
-    path = segment_path(folder, "topic")
-    path.write_bytes(b"")
-    for step, producer in steps:
-        if step == "roll":
-            path = segment_path(folder, "topic", base_offset=offset)
-            path.touch()
-            continue
-        kind = {"commit": COMMIT, "abort": ABORT}.get(step)
-        if step == "plain":
-            batch, writer = plain_batch(offset, 1), None
-        else:
-            batch = data(offset, producer) if kind is None else marker(offset, producer, kind)
-            writer = producer
-        consumer.add(offset, writer, kind)
-        with path.open("ab") as file:
-            file.write(batch)
-        offset += 1
-    assert committed(folder) == consumer.seen()
-    assert committed(folder, maxPartitionBytes=size) == consumer.seen()
+    log = TransactionalLog(folder)
+    log.write(steps)
+    assert committed(folder) == log.moments[-1]
+    assert committed(folder, maxPartitionBytes=size) == log.moments[-1]
 
 
 def test_deleted_segments(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ import pytest
 
 from kafkascan.format.errors import NoLogsError
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning import file_listing
 from kafkascan.spark.planning.task_plan import list_selected
 from tests.spark.logs import DATA, damaged_log, segment_path
+from tests.support.transactional_logs import TransactionalLog
 
 
 def listed(**options: Any) -> list[str]:
@@ -51,6 +55,31 @@ def test_a_partition_without_live_segments(tmp_path: Path) -> None:
     path.with_name(f"{path.name}.deleted").write_bytes(damaged_log().log)
     with pytest.raises(NoLogsError, match="no live segments"):
         listed(path=str(tmp_path))
+
+
+def test_a_segment_with_a_successor_has_its_last_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large folder is read in parts; a broker may append and roll between two of them."""
+    folder = TransactionalLog(tmp_path)
+    folder.write([("data", 1)])
+    scandir = os.scandir
+
+    @contextmanager
+    def scan_in_parts(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        def entries() -> Iterator[os.DirEntry[str]]:
+            with scandir(path) as before:
+                yield from before
+            folder.write([("abort", 1), ("data", 1), ("roll", 0), ("commit", 1)])
+            with scandir(path) as after:
+                yield from [one for one in after if one.name == folder.path.name]
+
+        yield entries()
+
+    monkeypatch.setattr(file_listing.os, "scandir", scan_in_parts)
+    files = list_selected(Options.parse({"path": str(folder.folder)}))
+    assert [one.size for one in files] == [os.path.getsize(one.path) for one in files]
+    assert len(files) > 1
 
 
 @pytest.mark.parametrize(

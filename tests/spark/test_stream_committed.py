@@ -10,8 +10,8 @@ from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
 from tests.spark.logs import ABORT, COMMIT, data, marker, plain_batch, segment_path
-from tests.spark.test_committed import Consumer
 from tests.spark.test_stream import KNOWS_LIMITS, Follower, append
+from tests.support.transactional_logs import TransactionalLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,31 +129,19 @@ def test_any_history(
     """After every read, the stream has returned what a consumer has seen."""
     folder = tmp_path_factory.mktemp("log")
     limits = {"maxOffsetsPerTrigger": limit} if limit is not None and KNOWS_LIMITS else {}
-    consumer, offset = Consumer(), 0
-    path = segment_path(folder, "a")
-    path.write_bytes(b"")
+    log = TransactionalLog(folder, "a")
     stream, found = follower(folder, **limits), []
     for step, producer in [*steps, ("read", 0)]:
-        if step == "roll":
-            path = segment_path(folder, "a", base_offset=offset)
-            path.touch()
-        elif step == "restart":
+        if step == "restart":
             stream = follower(folder, stream.at, **limits)
         elif step == "read":
             before = None
             while stream.at != before:
                 before = stream.at
                 found += offsets(stream)
-            assert found == consumer.seen()
+            assert found == log.moments[-1]
         else:
-            kind = {"commit": COMMIT, "abort": ABORT}.get(step)
-            if step == "plain":
-                append(path, plain_batch(offset, 1))
-            else:
-                batch = data(offset, producer) if kind is None else marker(offset, producer, kind)
-                append(path, batch)
-            consumer.add(offset, None if step == "plain" else producer, kind)
-            offset += 1
+            log.write([(step, producer)])
 
 
 def test_spark_restarts_from_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:

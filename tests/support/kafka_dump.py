@@ -1,6 +1,6 @@
 """Parse the output of Kafka's DumpLogSegments. Runs neither a broker nor a JVM.
 
-The parser knows the lines of the Java tool of Kafka 4.3: batches of message format 2, messages of
+The parser knows the lines of the Java tool of Kafka 4.4: batches of message format 2, messages of
 formats 0 and 1, records, index files, transaction indexes and producer snapshots. Any other line is
 an error, with one exception: payloads may contain line breaks, so an unknown line after a record
 line continues that record.

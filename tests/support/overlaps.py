@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import kafkascan as ks
 from tests.support.records import RecordV2, batch_of
 
 _T0 = 1_714_000_000_000
@@ -77,6 +78,15 @@ HIDDEN_END: Segments = {
     200: segment("C", 200, 250), 500: segment("D", 500, 540),
 }  # fmt: skip
 """After A, a broker looks into C, which hides the end of B: offsets 300 to 499."""
+
+
+def write_indexes(folder: Path) -> None:
+    """Write an index of the batches of each segment that its name allows, with many entries."""
+    for log in folder.glob("*.log"):
+        base_offset, rows = int(log.stem), ks.scan_batches(log).batches
+        rows = rows[rows["base_offset"] >= base_offset]
+        entries = ks.build_offset_index(rows, base_offset=base_offset, interval_bytes=1)
+        ks.write_index(log.with_suffix(".index"), entries)
 
 
 def write_segments(folder: Path, segments: Segments) -> Path:

@@ -26,8 +26,10 @@ class HealthyPartition:
     batches: list[list[bytes]] = field(default_factory=list)
     offset: int = 0
     sequences: dict[int, int] = field(default_factory=dict)
+    first_offset: int = field(init=False)
 
     def __post_init__(self) -> None:
+        self.first_offset = self.offset
         for number in range(self.segments):
             self.batches.append([])
             for _ in range(4):
@@ -39,7 +41,7 @@ class HealthyPartition:
             self.end(8, ABORT if number != 1 else COMMIT)
 
     def _fields(self, producer_id: int) -> dict[str, int]:
-        time_ms = NOW - 3_600_000 + self.offset
+        time_ms = NOW - 3_600_000 + self.offset - self.first_offset
         return {
             "base_offset": self.offset,
             "partition_leader_epoch": len(self.batches),

@@ -21,7 +21,7 @@ def decoded(
     # Each value ends where its memory ends, so that a sanitizer finds what reads beyond it.
     memory = [np.frombuffer(bytearray(one or b"\0"), np.uint8) for one in values]
     address = np.array([one.ctypes.data for one in memory], np.uintp)
-    arrays, status = decode_values(
+    arrays, status, _ = decode_values(
         program, address, sizes, np.full(len(values), first_step, np.int32),
         np.empty(0, np.uint8), lambda position: AssertionError(position),
     )  # fmt: skip

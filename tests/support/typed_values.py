@@ -19,7 +19,7 @@ def decoded(
     kept = [np.frombuffer(one, np.uint8).copy() if one else np.zeros(1, np.uint8) for one in values]
     sizes = np.array([len(one) for one in values], np.int32)
     address = np.array([one.ctypes.data for one in kept], np.uintp)
-    arrays, status = decode_values(
+    arrays, status, _ = decode_values(
         program, address, sizes, np.full(len(values), first_step, np.int32),
         np.empty(0, np.uint8), lambda position: AssertionError(position),
     )  # fmt: skip

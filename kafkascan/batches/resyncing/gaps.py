@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_rows, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.ranges import Gap
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import (
     STATUS,
     SYMBOLS,
@@ -22,7 +21,7 @@ from kafkascan.format.errors import (
     record_error,
 )
 from kafkascan.format.layout import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 
 DAMAGED_DTYPE = np.dtype(
     [

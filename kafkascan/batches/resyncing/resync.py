@@ -35,10 +35,10 @@ from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_
 from kafkascan.batches.resyncing.ranges import Gap
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
-from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero, read_bytes
+from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero
 from kafkascan.format.errors import STATUS, CorruptBatchError, NotALogError
 from kafkascan.format.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 
 # Window size for a source that is not in memory. Larger batches are read again to verify them:
 # at most this multiple of the source size, in total.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-import sys
 from collections.abc import Mapping, Sequence
 
+from kafkascan.cli.exit_codes import print_message
 from kafkascan.cli.terminal import stdout_for_values
 from kafkascan.dump_log.dump_options import (
     ITEM_DECODERS,
@@ -143,7 +143,7 @@ _OPTIONS = {
     **dict.fromkeys(("key-decoder-class", "value-decoder-class"), Argument.OPTIONAL),
 }
 # The version of Kafka whose tool prints the same.
-_KAFKA_VERSION = "4.3.1"
+_KAFKA_VERSION = "4.4.0"
 _DECODED = (".log", ".checkpoint")
 # The tool's exit code wherever it ends early.
 _EXIT_ENDED_EARLY = 1
@@ -171,7 +171,7 @@ def run_dump(arguments: Sequence[str]) -> int:
     except (KafkaScanError, OSError, ValueError) as error:
         if isinstance(error, OSError) and error.filename is None:
             raise  # stdout cannot be written
-        print(f"kafkascan: {error}", file=sys.stderr)
+        print_message(f"kafkascan: {error}")
         return _EXIT_ENDED_EARLY
     return 0
 
@@ -222,9 +222,14 @@ def _dump(files: list[str], options: DumpOptions, name: str) -> None:
         else:
             from kafkascan.dump_log.dump_files import dump_files
 
-            dump_files(files, options, output.write, sys.stderr.write)
+            dump_files(files, options, output.write, _complain)
     finally:
         output.flush()
+
+
+def _complain(text: str) -> None:
+    if text:
+        print_message(text.removesuffix("\n"))
 
 
 def _dump_options(options: ParsedOptions, files: list[str]) -> DumpOptions:

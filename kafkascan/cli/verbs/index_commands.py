@@ -21,7 +21,7 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
-from kafkascan.format.file_names import sibling_name
+from kafkascan.format.file_names import leading_offset, sibling_name
 from kafkascan.logs.log_schemas import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
 from kafkascan.tables.schema import Field, Schema, Shown
 
@@ -67,9 +67,10 @@ def _read_entries(path: Path) -> dict[str, list[Any]]:
     is_snapshot = ".snapshot" in path.suffixes
     entries = ks.broker_state.read_producer_snapshot(path) if is_snapshot else ks.read_index(path)
     columns = {name: entries[name].tolist() for name in entries.dtype.names or ()}
-    base = path.name.partition(".")[0]
-    if "relative_offset" in columns and base.isdigit():
-        return {"offset": [int(base) + one for one in columns["relative_offset"]]} | columns
+    base = leading_offset(path.name)
+    if "relative_offset" in columns and base is not None:
+        # In Java's arithmetic: it wraps around.
+        return {"offset": (entries["relative_offset"].astype("int64") + base).tolist()} | columns
     return columns
 
 
@@ -307,8 +308,10 @@ def lookup(
         if offset is not None:
             found = ks.lookup_offset(path, offset, **options)
         else:
+            import numpy as np
+
             assert timestamp is not None
-            found = ks.lookup_timestamp(path, timestamp, **options)
+            found = ks.lookup_timestamp(path, np.datetime64(timestamp, "ms"), **options)
         if found is None:
             wanted = f"offset {offset}" if offset is not None else f"timestamp {timestamp}"
             report.add(f"{path}: the log has no record at {wanted} or later")

@@ -101,6 +101,8 @@ def audit(
 
         logs = tier_options.logs_at(path, wanted, report, options["cluster"])
         found = ks.audit(logs, on_progress=run.show_progress, **options)
+        for line in _damage_lines(found):
+            report.add(line)
         if had_clean_shutdown(found.path) is False and not is_locked(found.path):
             report.add(f"{path}: {UNCLEAN_SHUTDOWN}", is_note=True)
         for message in found.unchecked:
@@ -122,6 +124,19 @@ def audit(
             others.add(f"{symbol}: {more}", is_note=True)
     run.output.write_tables(FINDING_SCHEMA, found)
     run.print_report(others)
+
+
+def _damage_lines(found: ks.auditing.Audit) -> list[str]:
+    """Return that segments are damaged, and the command that copies the intact batches."""
+    from kafkascan.logs.data_dir_lock import had_clean_shutdown
+    from kafkascan.recovery.recovery_results import damage_headline
+
+    segments = {Path(one.path) for one in found.damage}
+    if not segments:
+        return []
+    is_lasting = bool(had_clean_shutdown(found.path))
+    headline, command = damage_headline(found.path, segments, is_lasting=is_lasting)
+    return [f"{found.path}: {headline}. To copy the intact batches:", f"    {command}"]
 
 
 def _duplicates(paths: list[Path], found: list[ks.auditing.Audit]) -> list[ks.auditing.LogFinding]:
@@ -354,15 +369,16 @@ def report(path: Path, output: Path | None, **options: Any) -> None:
     """
     from kafkascan.cli.output import RowOutput
     from kafkascan.cli.run import Run
-    from kafkascan.io.stores.stored_objects import shown_url
 
     if output is None:
-        command = f"kafkascan report {shlex.quote(shown_url(str(path)))} -o report.html"
+        command = f"kafkascan report {shlex.quote(str(path))} -o report.html"
         raise click.UsageError(f"-o FILE is missing:\n    {command}")
 
     def build(path: Path, findings: FindingReport) -> ks.report.Report:
         with usage_errors():
             page = ks.build_report(path, **options)
+        for line in _damage_lines(page.audit):
+            findings.add(line)
         findings.exit_code = _audit_exit_code(page.audit)
         if findings.exit_code:
             findings.add(f"{output}: the page lists warnings or errors", is_note=True)

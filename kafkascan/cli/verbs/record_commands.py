@@ -303,6 +303,8 @@ def records(
                 columns = _to_columns(one, table, query, formats, undecoded, writer)
                 writer.write(columns, table.buffers)
     _report_undecoded(run, undecoded)
+    if query.decodes:
+        _report_later_topics(run, inputs)
 
 
 def _templated(output: RowOutput, template: RecordTemplate) -> RowOutput:
@@ -338,6 +340,20 @@ def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:
             f"{undecoded.count} records are not those of {undecoded.topic}; the first is at offset"
             f" {undecoded.first_offset}: {undecoded.reason} [UNDECODED]"
         )
+    run.print_report(report)
+
+
+def _report_later_topics(run: Run, inputs: list[SegmentInput]) -> None:
+    """Say which of Kafka's own topics are shown as bytes, because their records are not known."""
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.format.file_names import LATER_TOPICS
+
+    report = FindingReport()
+    topics = dict.fromkeys(one.partition.topic for one in inputs)
+    for topic in topics:
+        if topic in LATER_TOPICS:
+            text = f"{topic}: the layout of the records is not known: {LATER_TOPICS[topic]}"
+            report.add(f"{text} [UNKNOWN_TOPIC]", is_note=True)
     run.print_report(report)
 
 

@@ -62,9 +62,10 @@ _DONE = {"truncate": "truncated", "delete": "deleted", "split": "split"}
 @option("--mark-clean/--no-mark-clean", default=True,
         help="Mark a fully recovered data directory as cleanly shut down, so that the broker skips"
         " recovery.")  # fmt: skip
-@option("--verify",
+@option("--verify/--no-verify", default=None,
+        show_default="verify data directories that are marked as shut down cleanly",
         help="Verify also the checksums of segments below the recovery point, which a broker does"
-        " not read.")  # fmt: skip
+        " not read. This is a pass over all bytes.")  # fmt: skip
 @option("--all-changes",
         help="List every change. By default, changes of one kind that do not shorten a log are"
         " counted, with one example.")  # fmt: skip
@@ -128,8 +129,10 @@ def recover(
     with run.progress("partitions"):
         results = run.each([*paths, server_properties or Path()][:1], work)
     for result in results:
-        run.output.write_tables(RECOVERY_SCHEMA, [result])
+        run.print_report(_lasting_damage(result))
+        run.print_report(_unverified(result))
         _print_problems(run, result)
+        run.output.write_tables(RECOVERY_SCHEMA, [result])
         run.print_report(_endings(result))
         run.print_report(_verdict(result, write=write))
         for report in _recovery_reports(result, all_changes=all_changes):
@@ -138,6 +141,39 @@ def recover(
             run.print_report(_not_marked(result))
         if not write:
             run.print_report(_writing_command(result))
+
+
+def _lasting_damage(result: ks.recovery.Recovery) -> FindingReport:
+    """Return that there is damage which no recovery repairs, and what copies the rest."""
+    from kafkascan.cli.run import FindingReport
+    from kafkascan.recovery.recovery_results import damage_headline
+
+    report = FindingReport()
+    for path in result.paths:
+        logs = (one for one in result.partitions if path in (one.path, one.path.parent))
+        segments = [log.path / name for log in logs for name in log.damaged_segments]
+        if segments:
+            headline, command = damage_headline(path, segments, is_lasting=True)
+            report.add(f"{path}: {headline}. To copy the intact batches:")
+            report.add(f"    {command}")
+    return report
+
+
+def _unverified(result: ks.recovery.Recovery) -> FindingReport:
+    """Return what was not verified: damage there is not known."""
+    from kafkascan.cli.run import FindingReport
+
+    report = FindingReport()
+    unverified = [segment for one in result.partitions for segment in one.unverified]
+    if unverified:
+        size = sum(segment.size for segment in unverified)
+        where = ", ".join(map(str, result.paths))
+        report.add(
+            f"{where}: {len(unverified)} segments ({size} bytes) below the recovery points were"
+            " not verified, as in a broker: use --verify, or `kafkascan verify`",
+            is_note=True,
+        )
+    return report
 
 
 def _print_problems(run: Run, result: ks.recovery.Recovery | ks.recovery.Salvage) -> None:
@@ -324,19 +360,10 @@ def _line(folder: Path, change: ks.recovery.Change, action: str) -> str:
 
 
 def _notes(result: ks.recovery.Recovery) -> FindingReport:
-    """Return what was not read, and the state of the data directories."""
+    """Return the state of the data directories."""
     from kafkascan.cli.run import FindingReport
 
-    notes = []
-    unverified = [segment for one in result.partitions for segment in one.unverified]
-    if unverified:
-        size = sum(segment.size for segment in unverified)
-        where = ", ".join(map(str, result.paths))
-        notes.append(
-            f"{where}: {len(unverified)} segments ({size} bytes) below the recovery points were"
-            " not verified, as in a broker: use --verify, or `kafkascan verify`"
-        )
-    notes += [
+    notes = [
         f"{path}: marked as shut down cleanly before: a broker would load these logs without"
         " recovery"
         for path in result.had_clean_shutdown
@@ -417,5 +444,9 @@ def _kept(result: ks.recovery.Salvage) -> str:
     ranges = sum(len(segment.losses) for segment in segments)
     noun = "range" if ranges == 1 else "ranges"
     lost = f"{result.lost_bytes:,} bytes lost in {ranges:,} {noun}" if ranges else "nothing lost"
+    changed = sum(len(log.changed) for log in result.partitions)
+    if changed:
+        noun = "file" if changed == 1 else "files"
+        lost = f"{lost} of what was read, but {changed:,} {noun} changed meanwhile"
     kept = "would keep" if result.destination is None else "kept"
     return f"{result.path}: {kept} {result.kept_batches:,} batches{records}{place}; {lost}"

@@ -27,6 +27,13 @@ from kafkascan.cli.shared_options import (
     option,
     table_command,
 )
+from kafkascan.format.errors import (
+    BatchTableError,
+    CorruptLogError,
+    IndexOverflowError,
+    RecordInputError,
+    UnfitBatchError,
+)
 from kafkascan.rewrite.rewrite_schemas import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
 from kafkascan.tables.schema import Schema
 
@@ -38,6 +45,8 @@ if TYPE_CHECKING:
 _LARGEST_KEYS = 1 << 28
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
+# What is wrong with batches, so that nothing is written.
+_DAMAGE = (CorruptLogError, IndexOverflowError, BatchTableError, RecordInputError, UnfitBatchError)
 
 _TARGET: list[Decorator] = [
     option("-o --output TARGET", "target", type=DiskPath(),
@@ -69,7 +78,12 @@ def _rewriting_command(schema: Schema, *options: Decorator) -> Callable[[Command
         return declare(call, *_TARGET, *options)
 
     return table_command(
-        schema, require_target, inputs=DISK_PATH, to_file=False, rows="rows, one per segment"
+        schema,
+        require_target,
+        inputs=DISK_PATH,
+        to_file=False,
+        rows="rows, one per segment",
+        damage=_DAMAGE,
     )
 
 

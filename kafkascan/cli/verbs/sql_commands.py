@@ -6,7 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,12 +29,15 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.format.errors import ValueSchemaError
-from kafkascan.tables.schema import Field, Schema, Shown, require_module, require_pyarrow
+from kafkascan.format.optional_modules import require_module
+from kafkascan.format.texts import with_escaped_bytes
+from kafkascan.tables.schema import Field, Schema, Shown, require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.io.background_calls import BackgroundCalls
     from kafkascan.logs.log_dir import LogDir
     from kafkascan.logs.queries.segment_inputs import PartitionFilter
     from kafkascan.logs.reading import Isolation
@@ -57,7 +60,9 @@ Tables, of which a query reads only those that it names:
   findings           those of `kafkascan audit`
   groups             the committed offsets of `kafkascan groups`
   transactional_ids  those of `kafkascan txn-state`
-SHOW TABLES lists them, DESCRIBE records the columns of one.
+  NAME OF A TOPIC    its records, with the types of its own keys and values
+SHOW TABLES lists them, DESCRIBE records the columns of one. Of Kafka's own topics, values have no
+types: with --value-as auto, records has none of them.
 """
 
 
@@ -68,29 +73,35 @@ class _Logs(NamedTuple):
     wanted: PartitionFilter
     isolation: Isolation
     decoders: Mapping[str, ColumnDecoders]
+    background: BackgroundCalls
 
     @property
     def selected(self) -> Path | LogDir:
         return self.wanted.select(self.path)
 
 
-def _records(logs: _Logs) -> Any:
+def _records(logs: _Logs, topic: str | None = None) -> Any:
     names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
     columns = [name for name in dict.fromkeys(names) if name != "batch"]
     try:
-        return ks.polars.scan_records(
-            logs.selected,
-            columns=columns,
-            isolation=logs.isolation,
-            on_corrupt="stop",
-            key=logs.decoders.get("key"),
-            value=logs.decoders.get("value"),
+        # In the thread of the query, with which reading ends.
+        return logs.background.call(
+            lambda: ks.polars.scan_records(
+                logs.selected,
+                topics=None if topic is None else [topic],
+                columns=columns,
+                isolation=logs.isolation,
+                on_corrupt="stop",
+                key=logs.decoders.get("key"),
+                value=logs.decoders.get("value"),
+                within_microseconds=True,
+            )
         )
     except ValueSchemaError as error:
         reason = str(error).partition(":")[0]
         raise click.UsageError(
-            f"{reason}: select a topic with --topic, or name a schema with --value-schema, and its"
-            " message with --value-message"
+            f"{reason}: query the table with the name of a topic, select one with --topic, or name"
+            " a schema with --value-schema, and its message with --value-message"
         ) from None
 
 
@@ -116,8 +127,13 @@ _TABLES: Mapping[str, Callable[[_Logs], Any]] = {
 
 def _tables_of(names: Collection[str], logs: _Logs) -> dict[str, Any]:
     """Return the tables that a query names; if it names none, all of them, without rows."""
+    from kafkascan.logs.opened_logs import open_logs
+
     if names:
-        return {name: read(logs) for name, read in _TABLES.items() if name in names}
+        found = {name: read(logs) for name, read in _TABLES.items() if name in names}
+        others = set(names) - _TABLES.keys()
+        topics = {one.partition.topic for one in open_logs(logs.selected)} if others else set()
+        return found | {name: _records(logs, name) for name in others if name in topics}
     schemas = _schemas()
     return {
         name: schemas[name].to_arrow().empty_table() if name in schemas else read(logs)
@@ -182,6 +198,8 @@ def sql(
     """
     if "://" in query.partition(" ")[0]:  # not repeated, as it may contain a password
         raise click.UsageError("the first argument is the query: it is a URL")
+    if with_escaped_bytes(query) != query:
+        raise click.UsageError(f"the query is not UTF-8: {with_escaped_bytes(query)}")
     with usage_errors():
         duckdb = require_module("duckdb", extra="sql")
         require_module("polars", extra="sql")
@@ -196,23 +214,28 @@ def sql(
         return registry_decoders(run, folder, formats, registry, value_schema, value_message)
 
     def work(one: Path, report: FindingReport) -> None:
-        from kafkascan.tables.table import NO_PROBLEMS
+        from kafkascan.tables.table import NO_PROBLEMS, WithinMicroseconds
 
-        with duckdb.connect() as connection, _reported_warnings(report):
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
+        with _connection() as (connection, background), _reported_warnings(report):
             try:
-                names = _TABLES.keys() & connection.get_table_names(query)
+                names = connection.get_table_names(query)
                 decoders = decoders_of(one)
-                tables = _tables_of(names, _Logs(one, wanted, isolation, decoders))
+                tables = _tables_of(names, _Logs(one, wanted, isolation, decoders, background))
                 for name, table in tables.items():
-                    connection.register(name, table)
-                found = connection.sql(f"DESCRIBE {query}" if describe else query)
+                    is_lazy = _TABLES.get(name, _records) is _records
+                    connection.register(name, table if is_lazy else WithinMicroseconds(table))
+                statement = f"DESCRIBE {query}" if describe else query
+                found = background.call(lambda: connection.sql(statement))
                 if found is not None:  # a statement may have no rows
-                    _write(run, _with_text_intervals(found))
+                    _write(run, _with_text_intervals(found), background)
             except duckdb.CatalogException as error:  # its suggestions are DuckDB's own tables
-                first = str(error).partition("\n")[0]
-                raise click.UsageError(f"{first} Tables: {', '.join(_TABLES)}") from None
+                tables_are = f"{', '.join(_TABLES)}, and the names of topics"
+                raise click.UsageError(f"{_first_line(error)} Tables: {tables_are}") from None
+            except duckdb.OperationalError as error:  # of memory and files: the query may be right
+                report.add(f"sql: {_first_line(error)}", is_unread=True)
+                return
+            except (duckdb.InternalError, duckdb.FatalException):
+                raise
             except duckdb.Error as error:
                 hint = _hint(query, error, formats)
                 raise click.UsageError(f"{error}{hint}") from None
@@ -220,6 +243,24 @@ def sql(
                 report.add_problems(getattr(table, "problems", NO_PROBLEMS))
 
     run.each([path], work)
+
+
+@contextmanager
+def _connection() -> Iterator[tuple[Any, BackgroundCalls]]:
+    """Open a database, and the thread in which it works: DuckDB does not look for signals."""
+    import duckdb
+
+    from kafkascan.io.background_calls import BackgroundCalls
+
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
+        with closing(BackgroundCalls(connection.interrupt)) as background:
+            yield connection, background
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _hint(query: str, error: Exception, formats: Mapping[str, str]) -> str:
@@ -259,14 +300,14 @@ def _with_text_intervals(relation: Any) -> Any:
     return relation.project(", ".join(f'#{at}::{text} AS "{name}"' for at, text, name in columns))
 
 
-def _write(run: Run, relation: Any) -> None:
+def _write(run: Run, relation: Any, background: BackgroundCalls) -> None:
     """Write the rows of a result, chunk by chunk."""
     from kafkascan.tables.writers import ParquetWriter
 
-    pa, reader = require_pyarrow(), relation.to_arrow_reader(_ROWS)
+    pa, reader = require_pyarrow(), background.call(lambda: relation.to_arrow_reader(_ROWS))
     schema = Schema("rows", tuple(_field(one) for one in reader.schema))
     with run.output.open(schema) as writer:
-        for batch in reader:
+        while (batch := background.call(lambda: next(reader, None))) is not None:
             if isinstance(writer, ParquetWriter):
                 writer.write_table(pa.Table.from_batches([batch]))
             else:

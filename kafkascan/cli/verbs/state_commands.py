@@ -140,7 +140,8 @@ def txn_state(run: Run, paths: list[Path], show: str, as_of: Any) -> Shown:
 
     The rows come from __transaction_state. At the end of the log, they are compared with the open
     transactions of all logs in the same directory: --show contradictions lists transactions that
-    no marker will end, because the coordinator has forgotten or ended them.
+    no marker will end, because the coordinator has forgotten or ended them. The logs of a running
+    broker are read before __transaction_state, and a transaction counts if it is still open after.
 
     Exit code 1: there are contradictions, or the answer is not complete, because of damage,
     compaction or unknown records.
@@ -150,12 +151,15 @@ def txn_state(run: Run, paths: list[Path], show: str, as_of: Any) -> Shown:
     contradictions: list[Table] = []
 
     def read(path: Path) -> TransactionStates:
-        found = ks.read_transaction_state(path, as_of=as_of)
-        if as_of is None:
-            contradictions.append(
-                ks.analysis.find_contradictions(found, ks.read_transactions(path))
-            )
-        return found
+        if as_of is not None:
+            return ks.read_transaction_state(path, as_of=as_of)
+        transactions = ks.read_transactions(path)
+        states = ks.read_transaction_state(path)
+        found = ks.analysis.find_contradictions(states, transactions)
+        if len(found):
+            found = ks.analysis.lasting_contradictions(found, ks.read_transactions(path))
+        contradictions.append(found)
+        return states
 
     def messages(_: TransactionStates) -> list[str]:
         return contradictions[-1]["message"] if as_of is None else []

@@ -179,14 +179,39 @@ def decode(schema: MessageSchema, data: bytes, version: int) -> dict[str, Any]:
     ------
     SchemaError
     """
-    message, _ = decode_prefix(schema, data, version)
-    return message
+    return decode_prefix(schema, data, version).fields
 
 
-def decode_prefix(schema: MessageSchema, data: bytes, version: int) -> tuple[dict[str, Any], int]:
-    """Decode a message; return it and its encoded size."""
+class UnknownTag(NamedTuple):
+    """
+    A tagged field that a schema does not have: a later version or another vendor wrote it.
+
+    Attributes
+    ----------
+    structure : str
+        Name of the structure that has the field.
+    tag : int
+    value : bytes
+    """
+
+    structure: str
+    tag: int
+    value: bytes
+
+
+class DecodedMessage(NamedTuple):
+    """A message with its encoded size, and the tagged fields that were skipped."""
+
+    fields: dict[str, Any]
+    size: int
+    unknown_tags: tuple[UnknownTag, ...]
+
+
+def decode_prefix(schema: MessageSchema, data: bytes, version: int) -> DecodedMessage:
+    """Decode a message that other bytes may follow."""
     reader = _Reader(data, version, is_flexible=version >= schema.flexible_since)
-    return reader.structure(schema), reader.at
+    fields = reader.structure(schema)
+    return DecodedMessage(fields, reader.at, tuple(reader.unknown_tags))
 
 
 def default_of(field: MessageField) -> Any:
@@ -216,6 +241,7 @@ class _Reader:
         self.version = version
         self.is_flexible = is_flexible
         self.at = 0
+        self.unknown_tags: list[UnknownTag] = []
 
     def structure(self, schema: MessageSchema) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -229,15 +255,18 @@ class _Reader:
             else:
                 found[field.name] = self.value(field)
         if self.is_flexible:
-            self.tagged_section(tagged, found)
+            self.tagged_section(schema.name, tagged, found)
         return found
 
-    def tagged_section(self, fields: dict[int, MessageField], found: dict[str, Any]) -> None:
+    def tagged_section(
+        self, structure: str, fields: dict[int, MessageField], found: dict[str, Any]
+    ) -> None:
         for _ in range(self.uvarint("the number of tagged fields")):
             tag, size = self.uvarint("a tag"), self.uvarint("a tagged field's size")
             field = fields.get(tag)
             if field is None:
-                self.take(size, f"tagged field {tag}")
+                value = self.take(size, f"tagged field {tag}")
+                self.unknown_tags.append(UnknownTag(structure, tag, value))
             else:
                 found[field.name] = self.tagged_value(field)
 

@@ -191,8 +191,9 @@ class MetadataImage:
 
     def set_quota(self, record: Fields) -> None:
         """Apply a ClientQuotaRecord."""
-        pairs = ((one["entity_type"], one["entity_name"]) for one in record["entity"])
-        key = tuple(sorted(pairs)), record["key"]
+        # ClientQuotaImage.dataToEntity: of two names of one type, the last one counts.
+        names = {one["entity_type"]: one["entity_name"] for one in record["entity"]}
+        key = tuple(sorted(names.items())), record["key"]
         if record["remove"]:
             self.quotas.pop(key, None)
         else:

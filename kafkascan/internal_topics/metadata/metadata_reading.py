@@ -14,7 +14,7 @@ from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.coordinator_records import (
     UNKNOWN_SCHEMA,
-    UnknownRecord,
+    UnknownParts,
     decode_framed_records,
     unknown_table,
 )
@@ -228,7 +228,7 @@ class _MetadataLoader:
         self._limit = limit
         self._image = MetadataImage()
         self._errors: list[Exception] = []
-        self._unknown: list[UnknownRecord] = []
+        self._unknown = UnknownParts()
         self._snapshot: int | None = None
         self._is_complete = True
         self._transaction: list[Message] | None = None
@@ -255,12 +255,12 @@ class _MetadataLoader:
                 " of the log"
             )
             found.append(topic_problem(self._log, MISSING_SNAPSHOT, text, Severity.ERROR))
-        found += [one.problem for one in self._unknown]
+        found += self._unknown.problems
         problems = Problems(dict.fromkeys(found))  # a snapshot may have been read twice
         return Metadata(
             image=self._image,
             **build_tables(self._image, problems, secrets=secrets),
-            unknown=unknown_table(self._unknown, problems),
+            unknown=unknown_table(self._unknown.records, problems),
             end_offset=self.end_offset,
             snapshot_offset=self._snapshot,
             problems=problems,

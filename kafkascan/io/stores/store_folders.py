@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.io.folders import Folder, missing_file, require_side_file_size
-from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.sources import Source, SourceLike, read_bytes
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.stored_objects import (
     ObjectInfo,
@@ -39,7 +40,7 @@ class UrlFolder:
     @property
     def parent(self) -> Folder:
         """The prefix above this one."""
-        return UrlFolder(ObjectUrl(str(self.path.parent), self._options))
+        return UrlFolder(ObjectUrl(os.fspath(self.path.parent), self._options))
 
     def folder(self, name: str) -> UrlFolder:
         """Return a folder in it, whether or not it exists."""
@@ -276,4 +277,4 @@ def read_stored(stored: StoredObject) -> bytes:
     """
     require_side_file_size(stored.size, stored.path)
     with Source(PrefetchingReader(stored)) as source:
-        return bytes(source.window(0, source.size))
+        return read_bytes(source, 0, source.size)

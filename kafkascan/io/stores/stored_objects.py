@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import SourceReadError
+from kafkascan.format.optional_modules import require_module
+from kafkascan.format.shown_places import shown_url, without_secrets
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 _WEB = frozenset({"http", "https"})
 # Other schemes are those of fsspec: memory, sftp, hdfs, …
 _OBSTORE_SCHEMES = _WEB | {"s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss"}
+# Libraries also name objects by their paths alone.
 _QUERY = re.compile(r"(?<=[\w/])\?[^\s\"']+")
-_USER = re.compile(r"(?<=://)[^/\s\"'@]+:[^/\s\"'@]*@")
 # Shorter values of options, such as "true", are parts of words.
 _SHORTEST_SECRET = 6
 _LONGEST_REASON = 300
@@ -141,8 +143,7 @@ def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
     """
     if not _is_for_obstore(url):
         return FsspecObject(url, options)
-    import obstore
-
+    obstore = require_module("obstore", extra="store")
     path = shown_url(url)
     root, key = _split_root(url)
     store = _ask(lambda: _connect(root, options), path, options)
@@ -154,6 +155,7 @@ def open_prefix(url: str, options: Mapping[str, object]) -> StoredPrefix:
     """Return the objects below a URL; this asks for nothing. It raises what `open_object` does."""
     if not _is_for_obstore(url):
         return FsspecPrefix(url, options)
+    require_module("obstore", extra="store")
     root, key = _split_root(url)
     store = _ask(lambda: _connect(root, options), shown_url(url), options)
     return ObstorePrefix(store, key.strip("/"), shown_url(url).rstrip("/"), options)
@@ -168,18 +170,6 @@ def _is_for_obstore(url: str) -> bool:
     # A query is a signature; obstore has no place for it.
     parts = urlsplit(url)
     return parts.scheme in _OBSTORE_SCHEMES and not (parts.scheme in _WEB and parts.query)
-
-
-def shown_url(url: str) -> str:
-    """Return a URL for messages: without user, password and query, where signatures are."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or "/" in scheme:
-        return url
-    server, slash, path = rest.partition("?")[0].partition("/")
-    user, _, host = server.rpartition("@")
-    # Without a password, the user of abfs:// is a container, and that of sftp:// no secret.
-    shown = host if scheme in _WEB or ":" in user else server
-    return f"{scheme}://{shown}{slash}{path}"
 
 
 class ObstoreObject:
@@ -292,8 +282,7 @@ class FsspecObject:
     """
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        import fsspec
-
+        fsspec = require_module("fsspec", extra="store")
         self.path = shown_url(url)
         self._options = options
         self._fs, self._key = _ask(lambda: fsspec.url_to_fs(url, **options), self.path, options)
@@ -343,8 +332,7 @@ class FsspecPrefix:
     """A prefix that fsspec lists; see `StoredPrefix`."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        import fsspec
-
+        fsspec = require_module("fsspec", extra="store")
         self.path = shown_url(url).rstrip("/")
         self._url = url.rstrip("/")
         self._options = options
@@ -476,7 +464,7 @@ def _named(
 def _without_secrets(text: str, options: Mapping[str, object]) -> str:
     """Return one line of a library's message without queries, passwords and options."""
     text = text.partition("\n\nDebug source")[0]
-    text = _USER.sub("", _QUERY.sub("", " ".join(text.split())))
+    text = _QUERY.sub("", without_secrets(" ".join(text.split())))
     for secret in _texts(options):
         text = text.replace(secret, "…")
     return text[:_LONGEST_REASON]

@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeGuard, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.file_names import sibling_name
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io.source_protocols import ReadsAt
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.stored_objects import open_object
@@ -20,18 +21,23 @@ class UrlPath(PosixPath):
     """
     A URL whose parts are those of a path: ``name``, ``parent``, ``/``.
 
-    ``str`` and ``os.fspath`` return the URL. It names no file of the system: what asks the system
-    about it finds none.
+    ``os.fspath`` returns the URL, ``str`` the URL without secrets, for messages. It names no file
+    of the system: what asks the system about it finds none.
     """
 
     __slots__ = ()
 
+    @property
+    def name(self) -> str:
+        """The last part of the URL, without a query."""
+        return str(self).rpartition("/")[2]
+
     def __str__(self) -> str:
-        scheme, colon, rest = super().__str__().partition(":/")
-        return f"{scheme}://{rest}" if colon else scheme
+        return shown_url(os.fspath(self))
 
     def __fspath__(self) -> str:
-        return str(self)
+        scheme, colon, rest = super().__str__().partition(":/")
+        return f"{scheme}://{rest}" if colon else scheme
 
 
 def is_url(path: object) -> TypeGuard[str]:
@@ -56,8 +62,8 @@ class ObjectUrl:
     """
     The URL of an object, with the options of its store; a source.
 
-    Neither its `repr` nor a message contains the options. It cannot be pickled with options,
-    because they may be credentials.
+    Neither its `repr` nor a message contains the options, or a secret of the URL. It cannot be
+    pickled with options, because they may be credentials.
 
     Parameters
     ----------
@@ -70,6 +76,9 @@ class ObjectUrl:
 
     url: str
     storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"ObjectUrl({shown_url(self.url)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.storage_options:
@@ -86,7 +95,7 @@ def as_object_url(
     source: T, storage_options: Mapping[str, object] | None = None
 ) -> T | str | ObjectUrl:
     """Return the path of a ``file://`` URL, and any other URL with the options of its store."""
-    url = str(source) if isinstance(source, UrlPath) else source
+    url = os.fspath(source) if isinstance(source, UrlPath) else source
     if not is_url(url):
         found: T | str = source
     elif urlsplit(url).scheme == "file":
@@ -106,6 +115,21 @@ def path_or_url(
     if isinstance(found, ObjectUrl):
         return found
     return ObjectUrl(found) if is_url(found) else Path(found)
+
+
+def disk_path(path: Place) -> Path:
+    """
+    Return the path of files that are written.
+
+    Raises
+    ------
+    ValueError
+        If it is the URL of a store.
+    """
+    found = path_or_url(path)
+    if isinstance(found, ObjectUrl):
+        raise ValueError(f"{shown_url(found.url)}: files are written, which must be on a disk")
+    return found
 
 
 def resolved_url(source: T) -> T | str | ReadsAt:

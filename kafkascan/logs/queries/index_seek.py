@@ -17,6 +17,7 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.indexes import IndexEntries, parse_index
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_problems import misplaced_batch
 from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.logs.segment import SegmentFile
 
@@ -124,8 +125,9 @@ def seek_rows(inputs: Sequence[SegmentInput], anchor: RowAnchor) -> list[Segment
     """
     Return the inputs to read for the rows around an anchor: from an index entry before them on.
 
-    An entry of the offset index counts only if the entries of its file are sorted, and a batch with
-    a valid checksum and a fitting offset is at its position. Batches before it are not read. For a
+    An entry of the offset index counts only if the entries of its file are sorted, a batch with a
+    valid checksum and a fitting offset is at its position, and the offset of the file's first batch
+    fits its name. Batches before the entry are not read. For a
     time, the headers of all batches before the anchor are read: a time index that is sorted may be
     wrong.
 
@@ -202,9 +204,12 @@ def _sorted_entries(one: SegmentFile) -> IndexEntries:
 
 def _leads_to_batch(one: SegmentInput, entry: np.void) -> bool:
     with one.open() as source:
+        first = next(iter_batches(source, rows=1), None)
         batch = next(iter_batches(source, rows=1, start=int(entry["position"])), None)
         return (
-            batch is not None
+            first is not None
+            and misplaced_batch(one.segment, first) is None
+            and batch is not None
             and one.base_offset <= batch["base_offset"][0]
             # Of an append of several batches, the entry has the last offset.
             and batch["base_offset"][0] <= one.base_offset + int(entry["relative_offset"])

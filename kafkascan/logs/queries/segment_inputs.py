@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kafkascan.format.errors import NoLogsError
-from kafkascan.io.folders import DiskFolder
+from kafkascan.format.errors import FileGoneError, NoLogsError
+from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, attempts_to_open
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.log_problems import (
+    LogChecks,
+    LogProblems,
+    SegmentOffsets,
+    notes_of_moving,
+)
 from kafkascan.logs.opened_logs import Log, OffsetCursor, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
@@ -132,6 +137,28 @@ class SegmentInput:
             SEGMENT.name: self.segment.file_name,
         }
 
+    def current(self) -> SegmentInput | None:
+        """
+        Return the input, or one with its offsets if a broker has replaced the file since.
+
+        Returns
+        -------
+        SegmentInput or None
+            None if its offsets were deleted.
+        """
+        if not isinstance(self.segment.folder, PinnedFolder):
+            return self
+        for segment in attempts_to_open(self.segment, by_name=not self.is_served):
+            with suppress(FileGoneError):
+                size = segment.size
+                if segment is self.segment:
+                    return self
+                first = max(self.start_offset, self.base_offset)
+                return replace(
+                    self, segment=segment, start_offset=first, size=size, start_position=0
+                )
+        return None
+
     @contextmanager
     def open(self, *, close: bool = True) -> Iterator[Source]:
         """
@@ -188,7 +215,9 @@ class SegmentPaths:
         """Return the paths of the same files, and of those before the log start offset."""
         return replace(self, log_start_offset=0)
 
-    def find(self, on_unreadable: OnUnreadable) -> list[SegmentInput]:
+    def find(
+        self, on_unreadable: OnUnreadable, on_notes: Callable[[Problems], None]
+    ) -> list[SegmentInput]:
         """
         Return the segment files of all paths, in the order of the paths.
 
@@ -197,6 +226,8 @@ class SegmentPaths:
         on_unreadable : callable
             Called for each path that cannot be read or contains no segments; the search
             continues with the next one.
+        on_notes : callable
+            Called with notes about the logs of a path.
         """
         found = []
         for path in self.paths:
@@ -206,6 +237,7 @@ class SegmentPaths:
             except OSError as error:
                 on_unreadable(str(path), error)
                 continue
+            on_notes(notes_of_moving(logs))
             is_served = self.include is SegmentKinds.LOG and log_dir is not None
             for log in logs:
                 if log.error is not None:
@@ -214,7 +246,9 @@ class SegmentPaths:
                 for segment in log.served_segments if start else log.segments:
                     try:
                         size = segment.size
-                    except OSError as error:  # a broker may have deleted it since it was listed
+                    except FileGoneError:
+                        size = 0  # see `SegmentInput.current`
+                    except OSError as error:
                         on_unreadable(str(segment.path), error)
                         continue
                     found.append(
@@ -228,6 +262,7 @@ class SegmentPaths:
     def _logs(self, log_dir: LogDir) -> list[Log]:
         """Return the logs to read of a directory or archive; raise NoLogsError if none are."""
         log_dir = self.wanted.partitions(log_dir)
+        logs: list[Log]
         if self.include is SegmentKinds.LOG:
             logs = live_logs(log_dir, self.log_start_offset)
         else:  # with files of other kinds, the segments are not in the order of their offsets
@@ -293,6 +328,11 @@ class InputChecks:
                 offsets.first = None
             self._checks.add_offsets(offsets)
         return self._problems.take()
+
+    def skip(self) -> None:
+        """Leave out an input that was deleted."""
+        if self._checks is not None:
+            self._checks.skip()
 
     def finish(self) -> Problems:
         """Return the problems that are known after the last input."""

@@ -94,7 +94,7 @@ class ChunkChecks:
             or self._offsets is not None
             or not numbers
             or chunk.segment[starts].tolist() != numbers
-            or any(end.end is not ScanEnd.CLEAN for end in chunk.ends)
+            or any(end.end is not ScanEnd.CLEAN or end.misplaced for end in chunk.ends)
         ):
             return False
         checks = self._checks_of(numbers[0])
@@ -103,7 +103,7 @@ class ChunkChecks:
         first = named[0] if checks.expected is None else checks.expected
         if not chunk.batches["base_offset"][starts].tolist() == named == [first, *ends[:-1]]:
             return False
-        checks.expected = ends[-1]
+        checks.expected, checks.last = ends[-1], self._segments[numbers[-1]][1]
         return True
 
     def add_errors(self, chunk: LogChunk) -> None:
@@ -127,8 +127,12 @@ class ChunkChecks:
 
     def _end(self, end: SegmentEnd) -> None:
         offsets = self._offsets_of(end.segment)
+        offsets.misplaced = end.misplaced or offsets.misplaced
         self._offsets = None
-        self._checks_of(end.segment).add(offsets, end)
+        if end.is_gone:
+            self._checks_of(end.segment).skip()
+        else:
+            self._checks_of(end.segment).add(offsets, end)
 
     def finish(self) -> None:
         """Complete the last log."""

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable
-from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.batches.columns import BatchTable, first_reaching
+from kafkascan.format.errors import CorruptBatchError, FileGoneError, KafkaScanError, detached
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
-from kafkascan.logs.log_chunks import end_of, first_reaching, rows_from
+from kafkascan.logs.log_dir import attempts_to_open
 from kafkascan.logs.log_problems import BatchOffsets, LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, OffsetCursor
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import decode_records, iter_decoded, scan_headers
-from kafkascan.records.read_options import HeadersEnd, ReadOptions, ignore
+from kafkascan.records.read_options import HeadersEnd, ReadOptions, every_batch, ignore
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import problem_of
 
@@ -29,13 +29,17 @@ def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
         if on_damage is not None:
             on_damage(error)
 
+    def add_offsets(batches: BatchTable) -> BatchTable:
+        offsets.add(batches)
+        return batches
+
     def note_end(source: Source, headers: HeadersEnd) -> None:
         if headers.error is not None:
             problems.add(problem_of(headers.error, headers.error.path))
         problems.add_disorder(source.path, offsets)
         problems.add_tail(source, headers, offsets)
 
-    options = replace(options, on_headers=offsets.add, on_end=note_end)
+    options = replace(options, on_headers=add_offsets, on_end=note_end)
     if options.on_corrupt == "raise" and on_damage is None:
         return options
     return replace(options, on_damage=note_damage)
@@ -44,7 +48,7 @@ def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
 def last_table(problems: LogProblems, options: ReadOptions) -> Iterator[RecordTable]:
     """Yield a table that has the problems, if there are any."""
     if len(problems.found):
-        none = replace(options, on_headers=ignore, on_end=ignore)
+        none = replace(options, on_headers=every_batch, on_end=ignore)
         yield decode_records(b"", None, none).with_problems(problems.found)
 
 
@@ -70,32 +74,45 @@ class _SegmentsInTurn:
         self._log, self._problems = log, problems
         self._checks = LogChecks(log, problems)
         self._cursor = OffsetCursor()
-        self._offsets = SegmentOffsets(log.segments[0])
+        self._offsets: SegmentOffsets  # of the segment that is read
         self._tail: HeadersEnd | None = None
-        self._end_offset: int | None = None
+        self._is_gone = False
         self._on_damage = options.on_damage
-        self.options = replace(options, on_headers=self._reach, on_end=self._end)
+        self.options = replace(options, on_headers=self._unread, on_end=self._end)
         if self._goes_on or options.on_damage is not None:
             self.options = replace(self.options, on_damage=self._skip_batch)
 
     def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
-        start_offset = self._log.start_offset if self._log.has_deleted_offsets else 0
-        for segment in self._log.served_segments:
-            self._offsets, self._tail = SegmentOffsets(segment), None
-            self._end_offset = None
-            base_offset = segment.base_offset or 0
-            first = max(start_offset, self._cursor.position)
-            yield segment, first if first > base_offset else 0
+        for listed in self._log.served_segments:
+            for segment in attempts_to_open(listed):
+                self._offsets, self._tail = SegmentOffsets(segment, self._cursor.position), None
+                self._is_gone = False
+                yield segment, self._first_of(segment, listed)
+                if not self._is_gone:
+                    break
+            else:
+                self._checks.skip()
+                continue
             if self._tail is not None:
                 self._checks.add(self._offsets, self._tail)
-            overlaps = self._cursor.add(segment, self._end_offset)
+            overlaps = self._cursor.add(segment, self._offsets.reached)
             self._problems.add_overlaps(self._log.partition, overlaps)
             self._require_complete()
         self._checks.finish()
         self._require_complete()
 
+    def _first_of(self, segment: SegmentFile, listed: SegmentFile) -> int:
+        """Return the first offset to read of a segment that has the offsets of a listed one."""
+        log, base_offset = self._log, segment.base_offset or 0
+        start_offset = log.start_offset if log.has_deleted_offsets else 0
+        first = max(start_offset, self._cursor.position, listed.base_offset or 0)
+        return first if first > base_offset else 0
+
     def skip(self, segment: SegmentFile, error: Exception) -> None:
-        """Go on with the next segment, or raise the error."""
+        """Go on with the next segment, or raise the error; list the folder of a deleted one."""
+        if isinstance(error, FileGoneError):
+            self._is_gone = True
+            return
         if not self._goes_on:
             raise error
         self._checks.add_error(segment, detached(error))
@@ -116,9 +133,10 @@ class _SegmentsInTurn:
         if self._on_damage is not None:
             self._on_damage(error)
 
-    def _reach(self, batches: BatchTable) -> None:
-        self._offsets.add(rows_from(batches, self._cursor.position))
-        self._end_offset = end_of(batches) if len(batches) else self._end_offset
+    def _unread(self, batches: BatchTable) -> BatchTable:
+        unread = self._offsets.unread(batches)
+        self._offsets.add(unread)
+        return unread
 
     def _end(self, _: Source, headers: HeadersEnd) -> None:
         self._tail = headers

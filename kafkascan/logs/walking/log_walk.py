@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_rows
+from kafkascan.batches.columns import BatchTable, first_reaching, join_rows
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read_control_rows
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
@@ -28,7 +28,6 @@ from kafkascan.logs.log_chunks import (
     InspectedChunk,
     LogChunk,
     OpenInspector,
-    first_reaching,
     group_segments,
     inspect_chunks,
     threads_for,

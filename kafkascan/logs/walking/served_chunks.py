@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.columns import BatchTable, first_reaching, rows_from
 from kafkascan.batches.screening import screen
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
@@ -16,10 +16,9 @@ from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
     InspectedChunk,
     LogChunk,
-    first_reaching,
+    Segments,
     group_segments,
     inspect_chunks,
-    rows_from,
 )
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogProblems
@@ -107,9 +106,6 @@ class Screener:
 
     def end(self, *, is_whole: bool) -> None:
         """Do nothing."""
-
-
-Segments = list[tuple[PartitionDir, SegmentFile]]
 
 
 def read_segments(logs: Sequence[Log], *, once: bool = True) -> Segments:

@@ -316,7 +316,8 @@ class LoadedSegment:
     def _add_damage(self, symbol: str, what: str, position: int, row: int | None = None) -> None:
         message = (
             f"{what}. The segment is below the recovery point: a broker does not recover it,"
-            " and consumers fail there. Restore the log from another replica"
+            " and consumers fail there. Restore the log from another replica, or copy its intact"
+            " batches with `kafkascan salvage`"
         )
         found = LoadFinding(symbol, Severity.ERROR, message, row, position, self.name)
         self.damage.append(found)

@@ -18,7 +18,7 @@ from kafkascan.format.layout import (
     LOG_OVERHEAD,
     MIN_BATCH_LENGTH,
 )
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.logs.reading import read_records
 
 # Offsets are searched near an index entry: few batches are read at a time.
@@ -77,7 +77,8 @@ def framed_batches(source: Source, start: int, *, rows: int = _FEW_ROWS) -> Iter
         if isinstance(tables.error, NotALogError):
             raise tables.error
         at = start + tables.valid_bytes
-        head = bytes(source.window(at, BATCH_HEADER_SIZE))
+        head = read_bytes(source, at, BATCH_HEADER_SIZE)
+        source.require_unshrunk()  # after its new end, a file that shrank contains zeros
         header = np.frombuffer(head.ljust(BATCH_HEADER_SIZE, b"\0"), BATCH_HEADER)
         size = int(header["batch_length"][0])
         if len(head) <= HEADER_SIZE_UP_TO_MAGIC or at + LOG_OVERHEAD + size > source.size:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkascan.io.atomic_files import holds, read_up_to
+from kafkascan.io.file_identity import FileIdentity
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.source_protocols import FileRange
 
@@ -151,6 +152,8 @@ class FileState:
         Set if the file that has this name now is deleted, and not renamed.
     split : _SplitLog or None
         Set if the log of this name is split.
+    shortened : FileIdentity or None
+        The log that is truncated or split, as it was read.
     """
 
     on_disk: os.DirEntry[str] | None = None
@@ -159,6 +162,7 @@ class FileState:
     is_written_first: bool = False
     deletion: _Deletion | None = None
     split: _SplitLog | None = None
+    shortened: FileIdentity | None = None
 
 
 class PlannedFiles:
@@ -265,6 +269,9 @@ class PlannedFiles:
         state = self._states[name]
         state.content = replace(content, stop=content.start + size)
         state.reason = reason
+        if content.origin is not None:
+            log = self._identity(content.origin)
+            state.shortened = log.with_bytes_at(content.start + size)
 
     def delete(
         self, name: str, reason: str, *, at_first: bool = False, shortens_log: bool = False
@@ -321,6 +328,7 @@ class PlannedFiles:
             is_renamed = one != name and one in self and self._is_renamed(one)
             self.delete(one, reason, at_first=is_renamed, shortens_log=not is_renamed)
         state.split = _SplitLog(origin, state.reason, tuple(replaced))
+        state.shortened = self._identity(origin)
         for part in parts:
             self.delete(part.name, reason)
             of_part = self._states.setdefault(part.name, FileState())
@@ -435,6 +443,30 @@ class PlannedFiles:
                 found[0 if state.is_written_first else 1].append(change)
         return found
 
+    # ---- files that others change meanwhile -------------------------------------------------
+
+    def logs_as_read(self) -> dict[str, FileIdentity]:
+        """Return the logs that the plan was made from, by their names on disk."""
+        names = (name for name in self.names_on_disk() if name.endswith((".log", ".log.swap")))
+        return {name: self._identity(name) for name in names}
+
+    def as_read(self, name: str) -> FileIdentity | None:
+        """Return the file that had a name when the plan was made; None if there was none."""
+        return None if self._states[name].on_disk is None else self._identity(name)
+
+    def as_renamed(self, name: str) -> FileIdentity | None:
+        """Return the file that has a name after the planned renames; None if there is none."""
+        content = self._states[name].content
+        if content is None or content.origin in (None, name):
+            return self.as_read(name)
+        return self._identity(str(content.origin))._replace(path=self.path(name))
+
+    def shortened_log(self, name: str) -> FileIdentity:
+        """Return a log that is truncated or split, as it was read."""
+        log = self._states[name].shortened
+        assert log is not None
+        return log._replace(path=self.path(name))
+
     # ---- helpers ----------------------------------------------------------------------------
 
     def _content(self, name: str) -> _Content:
@@ -445,6 +477,11 @@ class PlannedFiles:
 
     def _is_renamed(self, name: str) -> bool:
         return self._content(name).origin not in (None, name)
+
+    def _identity(self, name: str) -> FileIdentity:
+        entry = self._states[name].on_disk
+        assert entry is not None
+        return FileIdentity.of_stat(entry.path, entry.stat())
 
     def _size_on_disk(self, name: str | None) -> int:
         entry = None if name is None else self._states[name].on_disk

@@ -156,15 +156,36 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         batches, dropped.compress(~is_copy), unmatched, lowest, highest
     ).place()
     batches = sorted_by_position(join_tables([batches, placement.batches]))
+    # A damaged offset may be that of another batch with the same content.
+    copies = dropped.compress(is_copy)
+    are_own = _may_be_own(copies, batches)
+    own = OffsetRepair(batches, copies.compress(are_own), unmatched, lowest, highest).place()
+    copies = sorted_by_position(join_tables([copies.compress(~are_own), own.dropped]))
+    batches = sorted_by_position(join_tables([batches, own.batches]))
     changed = _rows_at(batches, found["position"])
-    repairs = _field_repairs(source, changed, placement.are_certain(changed))
+    are_certain = placement.are_certain(changed) & own.are_certain(changed)
+    repairs = _field_repairs(source, changed, are_certain)
     return RepairedLog(
         batches=batches,
         damaged=unmatched.joined([damaged_batches(placement.dropped, OUT_OF_ORDER)]),
         repairs=repairs,
-        copies=dropped.compress(is_copy),
+        copies=copies,
         dropped=placement.dropped.compress(are_as_stored(source, placement.dropped)),
     )
+
+
+def _may_be_own(copies: BatchTable, batches: BatchTable) -> NDArray[np.bool_]:
+    """
+    Return which copies may have been written where they are, with the content of another batch.
+
+    No producer repeats a sequence, and a copy from elsewhere has another time than its neighbours.
+    """
+    row, times = np.searchsorted(batches["position"], copies["position"]), np.iinfo(np.int64)
+    around = np.concatenate([[times.min], batches["max_timestamp"], [times.max]], dtype=np.int64)
+    time = copies["max_timestamp"]
+    may_be: NDArray[np.bool_] = copies["base_sequence"] < 0
+    may_be &= (around[row] <= time) & (time <= around[row + 1])
+    return may_be
 
 
 def _damaged_ranges(source: Source, scan: ResyncScan) -> DamagedRanges:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,14 +26,15 @@ from kafkascan.broker_state.checkpoints import (
     parse_leader_epochs,
 )
 from kafkascan.broker_state.indexes import require_interval_bytes
-from kafkascan.format.errors import KafkaScanError, NoLogsError
+from kafkascan.format.errors import FileChangedError, KafkaScanError, NoLogsError, detached
 from kafkascan.format.file_names import METADATA_TOPIC
 from kafkascan.io.atomic_files import AtomicFile, give_owner, give_owner_and_mode
 from kafkascan.io.concurrency import map_ordered, require_threads
-from kafkascan.io.folders import Folder
+from kafkascan.io.file_identity import FileIdentity
+from kafkascan.io.folders import DiskFolder, Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
-from kafkascan.io.stores.urls import Place, as_path, path_or_url
+from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir, partition_dir
 from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_GAP
@@ -146,20 +149,22 @@ def salvage(
         raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
     threads = require_threads(threads)
     place = path_or_url(path, storage_options)
-    target = None if destination is None else Path(destination)
+    target = None if destination is None else disk_path(destination)
     if isinstance(place, Path):
         place.stat()
     log_dir = find_log_dir(place)
-    logs = open_logs(log_dir or place, 0, damaged=True)
+    logs = open_logs(log_dir or place, 0, damaged=True, moving=True)
     is_data_dir = log_dir is not None and not log_dir.is_partition
     path = place if isinstance(place, Path) else as_path(place.url)
 
+    as_read = [_as_read(log, place) for log in logs]
     gaps = _missing_offsets(logs, threads)
 
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []
         jobs = _copy_jobs(logs, folder, doubtful, is_data_dir=is_data_dir)
         for one in map_ordered(jobs, lambda job: (job(),), threads):
+            one.changed = list(_changes(logs[len(done)], as_read[len(done)]))
             done.append(one)
             if on_progress is not None:
                 on_progress(one, len(done), len(logs))
@@ -169,6 +174,7 @@ def salvage(
         return Salvage(path, target, copy_to(None), gaps=gaps)
     _require_empty(target)
     target.parent.mkdir(parents=True, exist_ok=True)
+    leftovers = _incomplete_copies(_incomplete_place(target))
     with contextlib.ExitStack() as steps:
         steps.enter_context(locked(*data_dirs_of(target), shared=True))
         staged = stage_folder(target)
@@ -186,7 +192,7 @@ def salvage(
             _adopt(folder, path)
             give_owner_and_mode(staged.path, like=path)
         _publish(staged, folder, done)
-    return Salvage(path, target, done, is_marked_clean, gaps)
+    return Salvage(path, target, done, is_marked_clean, gaps, leftovers + staged.abandoned)
 
 
 def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
@@ -196,6 +202,34 @@ def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
         pass
     symbols = (OFFSET_GAP, CUT_SEGMENT, "INTERRUPTED_REWRITE")
     return Problems(one for one in walk.problems if one.symbol in symbols)
+
+
+# ---- files that change meanwhile -------------------------------------------------------------
+
+
+def _as_read(log: Log, place: Place) -> list[FileIdentity]:
+    """Return the files that contain a log, before they are read: its segments, or an archive."""
+    found = list[FileIdentity]()
+    for segment in log.segments:
+        with contextlib.suppress(OSError):  # opening it reports the error
+            found.append(FileIdentity.of(segment.path))
+    if not found and isinstance(place, Path) and place.is_file():
+        found.append(FileIdentity.of(place))
+    return found
+
+
+def _changes(log: Log, as_read: list[FileIdentity]) -> Iterator[FileChangedError]:
+    """Yield how the files of a log differ from those that were to be copied."""
+    for identity in as_read:
+        try:
+            identity.require_unchanged()
+        except FileChangedError as error:
+            yield detached(error)
+    if log.names and isinstance(log.partition.folder, DiskFolder):
+        known = {segment.path for segment in log.segments}
+        with contextlib.suppress(OSError):  # the folder vanished, and its logs with it
+            new = [one.path for one in log.partition.log_segments if one.path not in known]
+            yield from (FileChangedError(str(path), "it appeared") for path in new)
 
 
 # ---- the destination -------------------------------------------------------------------------
@@ -209,6 +243,10 @@ def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalva
         name = one.destination.relative_to(folder)
         if one.error is None:
             one.destination = staged.target / name
+        elif _is_full_disk(one.error):  # a run with more space copies it again
+            shutil.rmtree(_incomplete(one.destination), ignore_errors=True)
+            one.destination = one.recovery = None
+            continue
         else:
             one.destination = _set_aside(_incomplete(one.destination), staged.target, name)
         if one.recovery is not None:
@@ -243,12 +281,32 @@ def _set_aside(folder: Path, target: Path, name: Path) -> Path:
 
     A broker does not start if it cannot load a log, or if the name of a folder is not one of its.
     """
-    around = target if as_data_dir(target.parent) is None else target.parent
-    outside = around.with_name(f"{around.name}{INCOMPLETE}")
-    aside = outside / (name if around is target else target.name)
+    outside = _incomplete_place(target)
+    own_name = name if as_data_dir(target.parent) is None else target.name
+    aside, number = outside / own_name, 1
+    while aside.exists() and any(aside.iterdir()):  # of an earlier run
+        number += 1
+        aside = outside.with_name(f"{outside.name}{number}") / own_name
     aside.parent.mkdir(parents=True, exist_ok=True)
     os.rename(folder, aside)
     return aside
+
+
+def _incomplete_place(target: Path) -> Path:
+    """Return the folder for copies that are not complete: next to the target, or its data dir."""
+    around = target if as_data_dir(target.parent) is None else target.parent
+    return around.with_name(f"{around.name}{INCOMPLETE}")
+
+
+def _incomplete_copies(place: Path) -> list[Path]:
+    """Return what earlier runs have set aside at a place, or next to it where that was taken."""
+    number = itertools.count(2)
+    places = itertools.chain([place], (place.with_name(f"{place.name}{one}") for one in number))
+    return list(itertools.takewhile(Path.exists, places))
+
+
+def _is_full_disk(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 # ---- copying logs -----------------------------------------------------------------------------

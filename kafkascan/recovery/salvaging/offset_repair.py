@@ -58,7 +58,8 @@ class OffsetRepair:
     batches : ndarray of BATCH_DTYPE
         The batches of the log, sorted, with ascending offsets.
     dropped : ndarray of BATCH_DTYPE
-        Other batches with valid checksums, sorted; none is a copy of a batch of the log.
+        Other batches with valid checksums, sorted: either all of them are copies of batches of the
+        log, or none is.
     damaged : DamagedRanges
         Bytes that are in neither.
     lowest, highest : int

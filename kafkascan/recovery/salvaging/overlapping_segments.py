@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.columns import BatchTable, last_offset, rows_from, size_in_bytes
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.scan import scan_batches
@@ -18,7 +18,7 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_chunks import end_of, rows_from
+from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.salvaging.header_repair import RepairedLog

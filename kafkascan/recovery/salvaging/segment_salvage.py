@@ -14,10 +14,9 @@ from kafkascan.batches.resyncing.kept_ranges import are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.resyncing.resync import scan_with_resync
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import ScanEnd
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.recovery.salvaging.epoch_repair import have_contested_epochs, repair_epochs
 from kafkascan.recovery.salvaging.foreign_ranges import (
     Doubtful,

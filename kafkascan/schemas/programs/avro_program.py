@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from kafkascan._core import typed_values as _core
@@ -25,7 +27,14 @@ _SKIPPED = {
     "float": ("SKIP_FIXED", 4), "double": ("SKIP_FIXED", 8), "bytes": ("SKIP_BYTES", 0),
     "string": ("SKIP_BYTES", 0), "null": ("SKIP_NULL", 0),
 }  # fmt: skip
+_WITHOUT_SIZE = {"BYTES": "REST", "TEXT": "REST_AS_TEXT"}
+_OF_VALUE, _OF_REST = -1, -2  # sizes of decimals
 _ROOT = 0
+# Columns of a list's item that cost as much as one item of a single column: of the branches of a
+# union, one has a value.
+_COLUMNS_OF_COST = 8
+# Branches of unions that are tried, and bytes of all defaults: a text can have many in little.
+_MAX_TRIES, _MAX_DEFAULTS = 1 << 16, 1 << 26
 
 
 class _UnresolvedError(Exception):
@@ -40,6 +49,12 @@ class AvroProgram(StepProgram):
     ----------
     reader : AvroType
         Of the columns.
+
+    Attributes
+    ----------
+    raw_columns : dict of int to int
+        Columns of records inside themselves, whose values are in the encoding of their writer, and
+        how many writers fill each.
     """
 
     decode_into, _ops = staticmethod(_core.decode_into), _core.AVRO_OPS
@@ -47,8 +62,11 @@ class AvroProgram(StepProgram):
     def __init__(self, reader: AvroType) -> None:
         super().__init__(column_of(reader))
         self._reader = reader
+        self.raw_columns: Counter[int] = Counter()
         self._skips: dict[AvroType, int] = {}
-        self._sizes: dict[AvroType, int] = {}
+        self._branches: dict[AvroType, _Branches] = {}
+        self._defaults: dict[AvroField, tuple[int, int]] = {}  # sizes and places
+        self._tries = 0
 
     def add(self, writer: AvroType) -> int:
         """
@@ -57,8 +75,10 @@ class AvroProgram(StepProgram):
         Raises
         ------
         ValueSchemaError
-            If it needs more than 2**18 steps, or a default is not a value of its type.
+            If it needs more than 2**18 steps, or matches too many branches of unions; or if a
+            default is not a value of its type, or they are too large together.
         """
+        self._tries = 0
         try:
             return self._resolved(writer, self._reader, _ROOT)
         except RecursionError:
@@ -84,6 +104,7 @@ class AvroProgram(StepProgram):
         if reader.kind == "record":
             if require_pyarrow().types.is_struct(self.layout.columns[column].type):
                 return self._record(writer, reader, column)
+            self.raw_columns[column] += 1
             return self._step("RAW", column, [self._skip(writer)])
         if reader.kind in ("array", "map"):
             return self._list(writer, reader, column)
@@ -98,28 +119,35 @@ class AvroProgram(StepProgram):
         if reader.logical == "decimal":
             width = self.layout.columns[column].width
             limit = self._constant((10**reader.precision).to_bytes(width, "little"))
-            size = writer.size if writer.kind == "fixed" else -1
+            size = _OF_VALUE if writer.has_size else _OF_REST
+            if writer.kind == "fixed":
+                size = writer.size
             return self._step("DECIMAL", column, [limit], size)
         if reader.logical.startswith("time-"):
             return self._step(reader.logical.upper().replace("-", "_"), column)
         if reader.kind != "fixed":
-            return self._step(_PLAIN[writer.kind, reader.kind], column)
+            op = _PLAIN[writer.kind, reader.kind]
+            return self._step(op if writer.has_size else _WITHOUT_SIZE[op], column)
         if reader.logical in ("uuid", "duration"):
             return self._step(reader.logical.upper(), column)
         is_value = self.layout.columns[column].width > 0
         return self._step("FIXED" if is_value else "FIXED_AS_ITEM", column, (), reader.size)
 
     def _in_union(self, writer: AvroType, reader: AvroType, column: int) -> int:
-        branches = [one for one in reader.parts if one.kind != "null"]
+        if reader not in self._branches:
+            self._branches[reader] = _Branches(reader)
+        branches = self._branches[reader]
         if writer.kind == "null":
-            if len(branches) == len(reader.parts):
+            if branches.count == len(reader.parts):
                 raise _UnresolvedError
             return self._step("NULL", column)
-        # First those of the same type and full name.
-        matching = [(one, number) for number, one in enumerate(branches) if _match(writer, one)]
-        matching.sort(key=lambda pair: (pair[0].kind != writer.kind, pair[0].name != writer.name))
-        for branch, number in matching:
-            if len(branches) == 1:
+        for number, branch in branches.of(writer):
+            self._tries += 1
+            if self._tries > _MAX_TRIES:
+                raise ValueSchemaError("types match too many branches of unions")
+            if not _match(writer, branch):
+                continue
+            if branches.count == 1:
                 return self._matched(writer, branch, column)
             with suppress(_UnresolvedError):
                 step = self._matched(writer, branch, self.layout.first_child[column] + number)
@@ -130,44 +158,32 @@ class AvroProgram(StepProgram):
         child = self.layout.first_child[column]
         item = child if reader.kind == "array" else self.layout.first_child[child] + 1
         step = self._matched(writer.parts[0], reader.parts[0], item)
-        smallest = self._smallest(writer.parts[0]) + (writer.kind == "map")
-        cost = max(1, self.layout.sizes[child] // max(1, smallest))
+        cost = 1 + self.layout.sizes[child] // _COLUMNS_OF_COST
         return self._step(reader.kind.upper(), column, [step], cost)
-
-    def _smallest(self, one: AvroType) -> int:
-        """Return the size of the smallest encoding of a type; inside itself, a record has 0."""
-        if one.kind == "union":
-            return 1 + min((self._smallest(part) for part in one.parts), default=0)
-        if one.kind != "record":
-            return {"null": 0, "fixed": one.size, "float": 4, "double": 8}.get(one.kind, 1)
-        if one not in self._sizes:
-            self._sizes[one] = 0
-            self._sizes[one] = sum(self._smallest(field.type) for field in one.fields)
-        return self._sizes[one]
 
     def _record(self, writer: AvroType, reader: AvroType, column: int) -> int:
         first = self.layout.first_child[column]
-        numbers = {name: number for number, one in enumerate(reader.fields) for name in one.aliases}
-        numbers |= {one.name: number for number, one in enumerate(reader.fields)}
-        steps, found = [], set()
+        numbers, steps = _fields_by_name(writer, reader), []
         for field in writer.fields:
             number = numbers.get(field.name, -1)
-            if number < 0 or number in found:
+            if number < 0:
                 steps.append(self._skip(field.type))
-                continue
-            found.add(number)
-            steps.append(self._matched(field.type, reader.fields[number].type, first + number))
-        for number, one in enumerate(reader.fields):
-            if number not in found:
-                steps.append(self._default(one, first + number))
+            else:
+                steps.append(self._matched(field.type, reader.fields[number].type, first + number))
+        missing = sorted(set(range(len(reader.fields))).difference(numbers.values()))
+        steps += [self._default(reader.fields[number], first + number) for number in missing]
         return self._step("RECORD", column, steps)
 
     def _default(self, field: AvroField, column: int) -> int:
         if field.default is NO_DEFAULT:
             raise _UnresolvedError
-        data = encoded_default(field.type, field.default)
+        if field not in self._defaults:
+            data = encoded_default(field.type, field.default)
+            if len(self._constants) + len(data) > _MAX_DEFAULTS:
+                raise ValueSchemaError(f"defaults have more than {_MAX_DEFAULTS} bytes together")
+            self._defaults[field] = len(data), self._constant(data)
         step = self._matched(field.type, field.type, column)
-        return self._step("CONSTANT", column, [step], len(data), self._constant(data))
+        return self._step("CONSTANT", column, [step], *self._defaults[field])
 
     # ---- values that no column needs -----------------------------------------------------
 
@@ -190,6 +206,55 @@ class AvroProgram(StepProgram):
             parts = [self._skip(field.type) for field in one.fields]
             self._parts[self._steps[call][2]] = self._step("SKIP_RECORD", 0, parts)
         return self._skips[one]
+
+
+class _Branches:
+    """
+    The branches of a reader's union, without null, by the types of writers that they may match.
+
+    Parameters
+    ----------
+    union : AvroType
+
+    Attributes
+    ----------
+    count : int
+    """
+
+    def __init__(self, union: AvroType) -> None:
+        branches = [one for one in union.parts if one.kind != "null"]
+        self.count = len(branches)
+        self._unnamed = [pair for pair in enumerate(branches) if not pair[1].name]
+        self._by_name: defaultdict[tuple[str, str], list[tuple[int, AvroType]]] = defaultdict(list)
+        for number, one in enumerate(branches):
+            for name in {one.name, one.short_name, *one.aliases} if one.name else ():
+                self._by_name[one.kind, name].append((number, one))
+
+    def of(self, writer: AvroType) -> Iterator[tuple[int, AvroType]]:
+        """Yield branches that may match, with their numbers; first that of the same full name."""
+        if not writer.name:
+            yield from sorted(self._unnamed, key=lambda pair: pair[1].kind != writer.kind)
+            return
+        own = self._by_name.get((writer.kind, writer.name), [])
+        yield from sorted(own, key=lambda pair: pair[1].name != writer.name)
+        if writer.short_name != writer.name:
+            yield from self._by_name.get((writer.kind, writer.short_name), [])
+
+
+def _fields_by_name(writer: AvroType, reader: AvroType) -> Mapping[str, int]:
+    """
+    Return the numbers of the reader's fields by the names of the writer's that they are read from.
+
+    A field's own name comes before its aliases.
+    """
+    written = {one.name for one in writer.fields}
+    numbers = {one.name: at for at, one in enumerate(reader.fields) if one.name in written}
+    for number, one in enumerate(reader.fields):
+        aliases = () if one.name in written else one.aliases
+        alias = next((name for name in aliases if name in written and name not in numbers), None)
+        if alias is not None:
+            numbers[alias] = number
+    return numbers
 
 
 def _match(writer: AvroType, reader: AvroType) -> bool:

@@ -69,6 +69,9 @@ class AvroType:
     default_symbol : str or None
     size : int
         Of a fixed, in bytes.
+    has_size : bool
+        Whether bytes have their size before them. A value that is only bytes has none if one of
+        Confluent's serializers wrote it.
     parts : list of AvroType
         Branches of a union, the items of an array, the values of a map.
     """
@@ -83,6 +86,7 @@ class AvroType:
     symbols: tuple[str, ...] = ()
     default_symbol: str | None = None
     size: int = 0
+    has_size: bool = True
     parts: list[AvroType] = field(default_factory=list, repr=False)
 
     @property
@@ -207,15 +211,16 @@ class _Parser:
 def _json(text: str) -> Json:
     if len(text) > _LARGEST_TEXT:
         raise ValueSchemaError(f"the text of a schema has more than {_LARGEST_TEXT} characters")
-    if text.strip() in PRIMITIVES:
-        return text.strip()
+    bare = text.removeprefix("\ufeff").strip()
+    if bare in PRIMITIVES:
+        return bare
     return parse_json(text)
 
 
 def parse_json(text: str) -> Json:
     """Return the JSON of a schema, or raise `ValueSchemaError`."""
     try:
-        found: Json = json.loads(text)
+        found: Json = json.loads(text.removeprefix("\ufeff"))  # a byte order mark
     except (ValueError, RecursionError) as error:
         raise ValueSchemaError(f"the text of a schema is no JSON: {error}") from None
     return found

@@ -10,6 +10,7 @@ from kafkascan.schemas.programs.program_runs import StepProgram
 from kafkascan.schemas.programs.typed_columns import ColumnCounter, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
+_OPS = {"long": "INTEGER"}
 _SMALLEST_ITEM = 2  # bytes: a digit and a comma
 
 
@@ -49,7 +50,7 @@ class JsonProgram(StepProgram):
             item = first if one.kind == "array" else layout.first_child[first] + 1
             parts = [self._value(one.item, item)]
             cost = max(1, layout.sizes[item] // _SMALLEST_ITEM)
-        op = one.kind.upper() if parts or one.kind in SCALARS else "TEXT"
+        op = _OPS.get(one.kind, one.kind.upper()) if parts or one.kind in SCALARS else "TEXT"
         return self._step(op, column, parts, cost, layout.sizes[column])
 
     def _named(self, names: Sequence[str]) -> list[int]:
@@ -75,5 +76,6 @@ class _Columns(ColumnCounter):
         if one.item is not None:
             return TypedColumn.of_map(name, self.of(one.item, "value"), nullable=True)
         # What has no type, or no members that are known, is text.
-        kinds = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-        return TypedColumn(name, kinds.get(one.kind, pa.string()), (), True)
+        kinds = {"INTEGER": pa.int64(), "NUMBER": pa.float64(), "BOOLEAN": pa.bool_()}
+        op = _OPS.get(one.kind, one.kind.upper())
+        return TypedColumn(name, kinds.get(op, pa.string()), (), True)

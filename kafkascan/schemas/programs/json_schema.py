@@ -20,8 +20,8 @@ MAX_NAME = 1024
 
 _MAX_SCHEMAS = 1 << 16
 _MAX_MEMBERS = 1 << 10  # of an object in a sample
-_LARGEST = 2**63
-SCALARS = ("string", "integer", "number", "boolean")
+_LARGEST, _MAX_DOUBLE_BITS = 2**63, 1024
+SCALARS = ("string", "integer", "long", "number", "boolean")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class JsonType:
     ----------
     kind : str
         ``object``, ``array``, ``map``, ``string``, ``integer``, ``number`` or ``boolean``;
-        ``text`` for values of which only the JSON text is known, ``any`` if nothing says more.
+        ``long`` for an integer of 64 bits that no double is; ``text`` for values of which only the
+        JSON text is known, ``any`` if nothing says more.
     members : dict of str to JsonType
         Of an object, in order.
     item : JsonType or None
@@ -46,6 +47,10 @@ class JsonType:
 
 
 TEXT, ANY = JsonType("text"), JsonType("any")
+
+# Kinds of numbers that have one type in common. An integer that no double is has none with a
+# fraction: what is written of both is kept, as text.
+_NUMBERS = {frozenset(["integer", "number"]): "number", frozenset(["integer", "long"]): "long"}
 
 
 def parse_json_schema(text: str, references: Mapping[str, str] | None = None) -> JsonType:
@@ -77,6 +82,7 @@ _Outer: TypeAlias = "tuple[int, ...]"  # the identities of schemas around one
 class _Types:
     def __init__(self, documents: Mapping[str, Json]) -> None:
         self._documents = documents
+        self._anchors: dict[int, dict[str, Json]] = {}  # by the identity of a document
         self._left = _MAX_SCHEMAS
 
     def of(self, root: Json, schema: Json, outer: _Outer) -> JsonType:
@@ -104,9 +110,9 @@ class _Types:
         kinds = _kinds(schema)
         if kinds is None:
             return ANY
-        if set(kinds) == {"integer", "number"}:
-            return JsonType("number")
-        if len(kinds) != 1:
+        if len(kinds) > 1:
+            return JsonType(_NUMBERS.get(frozenset(kinds), "text"))
+        if not kinds:
             return TEXT
         if kinds[0] == "object":
             return self._object(root, schema, outer)
@@ -137,8 +143,37 @@ class _Types:
             if name is None:
                 return TEXT
             root = self._documents[name]
-        target = _pointed(root, unquote(fragment))
+        fragment = unquote(fragment)
+        is_pointer = not fragment or fragment.startswith("/")
+        target = _pointed(root, fragment) if is_pointer else self._anchored(root, fragment)
         return TEXT if target is None else self.of(root, target, outer)
+
+    def _anchored(self, root: Json, name: str) -> Json:
+        """Return the schema of a document with an anchor; None if there is none."""
+        if id(root) not in self._anchors:
+            self._anchors[id(root)] = _anchors_of(root)
+        return self._anchors[id(root)].get(name)
+
+
+def _anchors_of(root: Json) -> dict[str, Json]:
+    """Return the schemas of a document by anchor, without those of documents inside it."""
+    found: dict[str, Json] = {}
+    inside = [root]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, list):
+            inside += one
+        if not isinstance(one, dict):
+            continue
+        own_id, anchor = one.get("$id"), one.get("$anchor")
+        if isinstance(own_id, str) and own_id.startswith("#"):  # up to draft 7
+            found.setdefault(own_id[1:], one)
+        elif isinstance(own_id, str) and one is not root:
+            continue
+        if isinstance(anchor, str):
+            found.setdefault(anchor, one)
+        inside += one.values()
+    return found
 
 
 def _is_odd(name: str) -> bool:
@@ -150,8 +185,6 @@ def _is_odd(name: str) -> bool:
 
 def _pointed(root: Json, pointer: str) -> Json:
     """Return what a JSON pointer points to; None without it."""
-    if pointer and not pointer.startswith("/"):
-        return None
     found = root
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -193,7 +226,10 @@ def _kind_of(value: Json) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
-        return "integer" if -_LARGEST <= value < _LARGEST else "number"
+        is_double = value.bit_length() < _MAX_DOUBLE_BITS and int(float(value)) == value
+        if -_LARGEST <= value < _LARGEST:
+            return "integer" if is_double else "long"
+        return "number" if is_double else "text"
     if isinstance(value, float):
         return "number"
     return "string" if isinstance(value, str) else "other"
@@ -205,7 +241,7 @@ def _one_of(types: Sequence[JsonType]) -> JsonType:
         return ANY
     if all(one == types[0] for one in types):
         return types[0]
-    return JsonType("number") if {one.kind for one in types} == {"integer", "number"} else TEXT
+    return JsonType(_NUMBERS.get(frozenset(one.kind for one in types), "text"))
 
 
 def _merged(one: JsonType, other: JsonType, *, is_both: bool) -> JsonType:
@@ -214,8 +250,8 @@ def _merged(one: JsonType, other: JsonType, *, is_both: bool) -> JsonType:
         return one
     if one is ANY:
         return other
-    if {one.kind, other.kind} == {"integer", "number"}:
-        return JsonType("integer" if is_both else "number")
+    if (number := _NUMBERS.get(frozenset([one.kind, other.kind]))) is not None:
+        return JsonType("integer" if is_both else number)
     if one.kind == other.kind == "array" and not is_both:
         return JsonType("array", item=_common(one.item or ANY, other.item or ANY))
     if one.kind == other.kind == "object":

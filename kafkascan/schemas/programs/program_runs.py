@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,17 @@ if TYPE_CHECKING:
 _FIRST_VALUES = 1 << 10
 _BYTES_PER_THREAD = 1 << 19
 _MAX_STEPS = 1 << 18
+_FIRST_REMARK = STATUS["REPEATED_KEYS"]
 _STEP_DTYPE = np.dtype(
     [("op", "i4"), ("column", "i4"), ("first_part", "i4"), ("parts", "i4"),
      ("size", "i8"), ("at", "i8")]
 )  # fmt: skip
+
+_Values: TypeAlias = (
+    "tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8],"
+    " NDArray[np.int32]]"
+)
+"""Addresses, sizes, first steps, statuses and places of values."""
 
 ProgramArrays: TypeAlias = "tuple[NDArray[np.generic], ...]"
 """What a compiled loop is given as its program."""
@@ -32,6 +39,9 @@ ProgramArrays: TypeAlias = "tuple[NDArray[np.generic], ...]"
 
 class Program(Protocol):
     """What the compiled loop runs."""
+
+    may_repeat_keys: ClassVar[bool]
+    """Whether a map that has a key more than once is what the encoding calls a map."""
 
     @property
     def layout(self) -> ColumnLayout:
@@ -59,6 +69,7 @@ class StepProgram:
         The columns.
     """
 
+    may_repeat_keys: ClassVar[bool] = False
     _ops: ClassVar[Mapping[str, int]]
 
     def __init__(self, root: TypedColumn) -> None:
@@ -87,6 +98,37 @@ class StepProgram:
         return len(self._constants) - len(data)
 
 
+class DecodedValues(NamedTuple):
+    """
+    Values in Arrow arrays, and what there is to say about them.
+
+    Attributes
+    ----------
+    arrays : list of pyarrow.Array
+        Of n entries together, without a value where it could not be decoded.
+    status : ndarray of uint8, shape (n,)
+        Why a value could not be decoded, or is not exactly what was written; 0 if it is.
+    place : ndarray of int32, shape (n, 2)
+        Of values with a status: the column that it is about, and where what is written of it
+        begins in the value; -1 if that is not known.
+    """
+
+    arrays: list[pa.Array]
+    status: NDArray[np.uint8]
+    place: NDArray[np.int32]
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Which values could not be decoded."""
+        is_failed: NDArray[np.bool_] = (self.status != 0) & (self.status < _FIRST_REMARK)
+        return is_failed
+
+    @property
+    def inexact(self) -> NDArray[np.bool_]:
+        """Which values are not exactly what was written."""
+        return self.status >= _FIRST_REMARK
+
+
 def decode_values(
     program: Program,
     address: NDArray[np.uintp],
@@ -95,7 +137,7 @@ def decode_values(
     source: NDArray[np.uint8],
     on_fault: Callable[[int], Exception],
     threads: int = 1,
-) -> tuple[list[pa.Array], NDArray[np.uint8]]:
+) -> DecodedValues:
     """
     Decode values into Arrow arrays, of which each has at most 2 GiB of any kind.
 
@@ -112,41 +154,38 @@ def decode_values(
         Returns the error of a position at which the map could not be read.
     threads : int, default 1
         Largest number of threads; small inputs use fewer.
-
-    Returns
-    -------
-    arrays : list of pyarrow.Array
-        Of n entries together, without a value where it could not be decoded.
-    status : ndarray of uint8, shape (n,)
-        Why a value could not be decoded; 0 if it was.
     """
     status, arrays = np.zeros(len(size), np.uint8), program.as_arrays()
+    place = np.zeros((len(size), 2), np.int32)  # takes no memory where there is no status
 
     def decoded(part: slice) -> list[pa.Array]:
-        values = address[part], size[part], first_step[part], status[part]
+        values = address[part], size[part], first_step[part], status[part], place[part]
         return _decode_part(program, arrays, values, source, on_fault)
 
     parts = split_by_bytes(size.astype(np.int64), threads, _BYTES_PER_THREAD)
-    return list(itertools.chain.from_iterable(map_parts(parts, decoded))), status
+    chunks = itertools.chain.from_iterable(map_parts(parts, decoded))
+    return DecodedValues(list(chunks), status, place)
 
 
 def _decode_part(
     program: Program,
     arrays: ProgramArrays,
-    values: tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]],
+    values: _Values,
     source: NDArray[np.uint8],
     on_fault: Callable[[int], Exception],
 ) -> list[pa.Array]:
-    address, size, first_step, status = values
+    address, size, first_step, status, place = values
     count, done, too_large = len(size), 0, -1
     memory, chunks = _memory_of(program, size), list["pa.Array"]()
+    chunk_first = 0
     pace = ChunkSizer(_FIRST_VALUES)
     while done < count:
         stop = min(count, done + pace.next_size())
         while done < stop:
             outcome, done, full, needed, fault = program.decode_into(
-                memory.filled, *arrays, address, size, first_step, status, done, stop, source
-            )
+                memory.filled, *arrays, address, size, first_step, status, place, done, stop,
+                source,
+            )  # fmt: skip
             if outcome == STATUS["SOURCE_FAULT"]:
                 raise on_fault(fault)
             if outcome == STATUS["OUTPUT_FULL"]:
@@ -154,14 +193,25 @@ def _decode_part(
                 if memory.grow(full, needed, is_again=is_again):
                     continue
                 if memory.has_entries:
-                    chunks.append(memory.to_arrow())
-                    memory = _memory_of(program, size[done:])
+                    rows = slice(chunk_first, done)
+                    chunks.append(_complete(program, memory, status[rows], place[rows]))
+                    memory, chunk_first = _memory_of(program, size[done:]), done
                 else:  # one value is larger than a column
                     status[done], first_step = STATUS["TOO_MANY_ITEMS"], first_step.copy()
-                    first_step[done] = -1
+                    first_step[done], place[done] = -1, (full, -1)
     if memory.has_entries or not chunks:
-        chunks.append(memory.to_arrow())
+        chunks.append(_complete(program, memory, status[chunk_first:], place[chunk_first:]))
     return chunks
+
+
+def _complete(
+    program: Program, memory: ColumnMemory, status: NDArray[np.uint8], place: NDArray[np.int32]
+) -> pa.Array:
+    """Return the values that memory has, and note which of them had a key more than once."""
+    found = memory.to_arrow()
+    for column, rows in () if program.may_repeat_keys else memory.with_repeated_keys:
+        status[rows], place[rows] = STATUS["REPEATED_KEYS"], (column, -1)
+    return found
 
 
 def _memory_of(program: Program, size: NDArray[np.int32]) -> ColumnMemory:

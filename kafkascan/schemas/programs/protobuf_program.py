@@ -24,7 +24,7 @@ other message                                 struct
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,7 @@ class ProtobufProgram:
     """
 
     decode_into = staticmethod(_core.decode_protobuf_into)
+    may_repeat_keys: ClassVar[bool] = True
     PLAIN = 0
     """The first step of values without a prefix, which do not name their message."""
 

@@ -24,7 +24,7 @@ MAX_COLUMNS = 1 << 14
 
 _ColumnArrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]"
 
-_LARGEST = 2**31 - 1
+_LARGEST, _WORD = 2**31 - 1, 8
 _FIRST_ENTRIES, _FIRST_BYTES = 64, 1 << 12
 _NO_ENTRIES = (np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint8))
 
@@ -126,17 +126,20 @@ class ColumnLayout:
         By number; 0 is the root.
     first_child : list of int
         Number of the first column below each.
+    parent : list of int
+        Number of the column above each; -1 for the root.
     sizes : list of int
-        Columns of the tree of each, with itself.
+        Columns of the tree of each, with itself; a wide one counts as several of 8 bytes.
     """
 
     def __init__(self, root: TypedColumn) -> None:
-        self.columns = [root]
+        self.columns, self.parent = [root], [-1]
         self.first_child: list[int] = []
-        for one in self.columns:  # grows while it is walked
+        for number, one in enumerate(self.columns):  # grows while it is walked
             self.first_child.append(len(self.columns) if one.children else 0)
             self.columns += one.children
-        self.sizes = [1] * len(self.columns)
+            self.parent += [number] * len(one.children)
+        self.sizes = [1 + max(0, one.width - 1) // _WORD for one in self.columns]
         for number in reversed(range(len(self.columns))):
             self.sizes[number] += sum(self.sizes[child] for child in self.children_of(number))
 
@@ -144,6 +147,24 @@ class ColumnLayout:
         """Yield the numbers of the columns below one."""
         first = self.first_child[number]
         yield from range(first, first + len(self.columns[number].children))
+
+    def path_of(self, number: int) -> str:
+        """Return where a column is below the root: ``order.items[].price``; empty for the root."""
+        parts: list[str] = []
+        while (above := self.parent[number]) >= 0:
+            parts.append(self._step_to(number, above))
+            number = above
+        return "".join(reversed(parts)).removeprefix(".")
+
+    def _step_to(self, number: int, above: int) -> str:
+        """Return what a column adds to the path of the one above it; the pairs of a map nothing."""
+        name = self.columns[number].name
+        if self.columns[above].kind == _core.LISTS:
+            return "" if self._is_map(above) else "[]"
+        return f"{{{name}}}" if self._is_map(self.parent[above]) else f".{name}"
+
+    def _is_map(self, number: int) -> bool:
+        return number >= 0 and bool(require_pyarrow().types.is_map(self.columns[number].type))
 
     def as_array(self) -> NDArray[np.int32]:
         """Return kind, width, first column below, and number of these."""
@@ -170,6 +191,9 @@ class ColumnMemory:
     ----------
     filled : TypedColumns
         What the compiled loop fills.
+    with_repeated_keys : list of pairs
+        After `to_arrow`: a column of maps, and the entries of the root of which a map in it had a
+        key more than once.
     """
 
     def __init__(self, layout: ColumnLayout, rows: int, size: int) -> None:
@@ -180,6 +204,7 @@ class ColumnMemory:
         self._layout, self._capacity = layout, [0] * len(columns)
         self._arrays: list[_ColumnArrays] = [_NO_ENTRIES] * len(columns)
         self.filled = _core.TypedColumns(layout.as_array())
+        self.with_repeated_keys: list[tuple[int, NDArray[np.intp]]] = []
         # In one block: of small free blocks, few are kept.
         shapes = itertools.chain.from_iterable(_shapes(one, capacity, room) for one in columns)
         arrays = iter(result_memory.empty_together(list(shapes)))
@@ -269,10 +294,21 @@ class ColumnMemory:
         below = int(ends[entries]) if column.kind == _core.LISTS else entries
         children = [self._array(child, below) for child in self._layout.children_of(number)]
         if self.filled.may_repeat_keys(number):
-            children[0], ends = _last_of_keys(children[0], ends[: entries + 1])
+            all_ends = ends[: entries + 1]
+            children[0], ends = _last_of_keys(children[0], all_ends)
+            repeated = np.flatnonzero(np.diff(ends) != np.diff(all_ends))
+            self.with_repeated_keys.append((number, self._entries_of_root(number, repeated)))
         has_ends = column.kind == _core.LISTS
         buffers = [valid, pa.py_buffer(ends[: entries + 1])] if has_ends else [valid]
         return pa.Array.from_buffers(column.type, entries, buffers, children=children)
+
+    def _entries_of_root(self, number: int, entries: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the entries of the root that contain entries of a column."""
+        while (number := self._layout.parent[number]) >= 0:
+            if self._layout.columns[number].kind == _core.LISTS:
+                ends = self._arrays[number][1][1 : self.filled.entries(number)[0] + 1]
+                entries = np.searchsorted(ends, entries, side="right")
+        return entries
 
 
 def _shapes(column: TypedColumn, capacity: int, room: int) -> list[tuple[int, type[np.generic]]]:

@@ -256,19 +256,20 @@ def _list_folder(path: str, options: Options, starts: LogStarts) -> Iterator[Lis
         if partition.state is not None or not _is_selected(partition, options):
             continue
         place, log_start_offset = _place_of(partition), starts(partition)
-        with os.scandir(partition.path) as entries:
-            for entry in entries:
-                base_offset = live_base_offset(entry.name)
-                if base_offset is None or not entry.is_file():
-                    continue
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:  # deleted by a broker since the folder was read
-                    continue
-                size, modified_ns = status.st_size, status.st_mtime_ns
-                yield ListedSegment(
-                    entry.path, *place, base_offset, size, modified_ns, False, log_start_offset
-                )
+        with os.scandir(partition.path) as listed:
+            entries = list(listed)  # before any size: a segment that has a successor is complete
+        for entry in entries:
+            base_offset = live_base_offset(entry.name)
+            if base_offset is None or not entry.is_file():
+                continue
+            try:
+                status = entry.stat()
+            except FileNotFoundError:  # deleted by a broker since the folder was read
+                continue
+            size, modified_ns = status.st_size, status.st_mtime_ns
+            yield ListedSegment(
+                entry.path, *place, base_offset, size, modified_ns, False, log_start_offset
+            )
 
 
 def _is_selected(place: PartitionDir, options: Options) -> bool:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import LARGE_WINDOW, BatchWalk, read_bytes
+from kafkascan.batches.walks import LARGE_WINDOW, BatchWalk
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_DTYPE, OFFSET_INDEX_ENTRY, ScanEnd
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.logs.log_problems import Tail
 
 _SKIPPED_ROWS = 1 << 14

@@ -13,7 +13,7 @@ from kafkascan.batches.columns import next_offset
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.urls import as_path
+from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (
@@ -201,3 +201,7 @@ class _Place:
     def __init__(self, path: str, base_offset: int) -> None:
         self.path = as_path(path)
         self.base_offset: int | None = base_offset
+
+    def is_in_place(self) -> bool:
+        """Return whether the file is still there; True if it is in a store, which keeps it."""
+        return isinstance(self.path, UrlPath) or self.path.exists()

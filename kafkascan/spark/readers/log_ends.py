@@ -9,9 +9,9 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, next_offset, size_in_bytes
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import BatchWalk, read_bytes
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, ScanEnd
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kafkascan.batches.columns import rows_from
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_chunks import rows_from
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import ListedSegment, open_current, open_file
@@ -93,7 +93,7 @@ class CommittedViews:
             known.position = _read_on(known.builder, file, source, start, stop)
             known.path = file.path
         self._logs[folder] = known
-        return known.builder.view()
+        return known.builder.view(log[-1].base_offset)
 
 
 def committed_view(log: tuple[ListedSegment, ...], options: Options) -> CommittedView:

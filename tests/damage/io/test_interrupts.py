@@ -25,11 +25,15 @@ from kafkascan.records.read_options import ReadOptions
 from kafkascan.tables import table as tables
 from kafkascan.write import batch_encoder
 from kafkascan.write.batch_encoder import BatchPlan
+from tests.support.partitions import HealthyPartition
+from tests.support.records import RecordV2, batch_of
 from tests.support.waiting import HANG_SECONDS, cpu_seconds, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the CPU clock of a process")
 
 GZIP, ZSTD = 1, 4
+CPU_SECONDS = 20
+"""CPU time of a process that repeats short work, after which it hangs."""
 
 # Work of many seconds on a small file: rows may be given many times.
 PREPARE = """
@@ -105,6 +109,35 @@ def test_items(tmp_path: Path) -> None:
     path = log_of(tmp_path / "0.log", "none", 1000, 100_000)
     prepare = "table = ks.read_records(source, batches)"
     assert run_interrupted(path, 1, 8, prepare, ITEMS) < 0.7
+
+
+# ---- numbers of a file -------------------------------------------------------------------------
+
+CHECKS = {
+    "check_index": "ks.check_index(index, batches)",
+    "audit": "ks.audit(index.parent, verify=False, threads=1)",
+    "read_transactions": "ks.read_transactions(index.parent)",
+    "count": "ks.count_records(index.parent, deep=True)",
+    "recover": "ks.recover(index.parent)",
+    "salvage": "ks.salvage(index.parent)",
+    "records": "list(ks.iter_records(index.parent, isolation='read_committed', on_corrupt='stop'))",
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_work_on_extreme_offsets(check: str, tmp_path: Path) -> None:
+    """A loop that a number of a file kept running would not notice the signal."""
+    partition = HealthyPartition(tmp_path / "t-0", segments=1).write()
+    path = partition.log(0)
+    with path.open("ab") as log:
+        log.write(batch_of([RecordV2()], base_offset=2**63 - 1, producer_id=9))
+    prepare = f"""
+import pathlib, resource
+resource.setrlimit(resource.RLIMIT_CPU, ({CPU_SECONDS}, {CPU_SECONDS}))
+index = pathlib.Path(sys.argv[1]).with_suffix(".index")
+"""
+    work = f"while True: {CHECKS[check]}"
+    assert run_interrupted(path, 1, 1, prepare, work) < 0.7
 
 
 # ---- pieces of loops --------------------------------------------------------------------------

@@ -5,12 +5,18 @@ Each case runs in a process of its own: what is tested for is that it survives.
 
 from __future__ import annotations
 
+import os
 import signal
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kafkascan as ks
+from kafkascan.analysis import producer_census
+from kafkascan.logs.queries import index_seek
+from tests.support import command_line
 from tests.support.segments import Rig
 from tests.support.waiting import HANG_SECONDS, IS_SANITIZED
 from tests.support.warm_process import run_warm
@@ -257,3 +263,101 @@ def test_a_handler_installed_or_a_signal_sent_while_we_work(log: Path, event: st
     assert result.returncode == -signal.SIGBUS
     assert "still alive" not in result.stdout
     assert result.stderr.count("Fatal Python error") <= 1
+
+
+# A window of a map is cut right after it was taken: copying it must not be done by Python.
+CUT_WINDOWS = """
+    take = ks.Source.window
+    def cut(self, position, size):
+        taken = take(self, position, size)
+        if size == int(sys.argv[2]):
+            os.truncate(path, int(sys.argv[3]))
+        return taken
+    ks.Source.window = cut
+"""
+
+
+@pytest.mark.parametrize("size", [0, 8192])
+def test_a_header_of_an_unknown_magic_in_a_file_that_shrinks(tmp_path: Path, size: int) -> None:
+    header = bytearray(Rig().batches(1, b"").log[:61])
+    header[16] = 9
+    path = tmp_path / "0.log"
+    path.write_bytes(Rig().batches(4, bytes(10_000)).log + header)
+    body = """
+        from kafkascan.recovery.loading.offset_search import framed_batches
+        source = ks.Source(path)
+        outcome(lambda: list(framed_batches(source, 0)))
+    """
+    lines = run(textwrap.dedent(CUT_WINDOWS) + textwrap.dedent(body), path, 61, size)
+    assert [line.split()[0] for line in lines] == ["SourceReadError"]
+
+
+@pytest.mark.parametrize("size", [0, 8192])
+@pytest.mark.parametrize(
+    "read",
+    [
+        "tier_files.read_small(stored, path)",
+        "tier_files.IndexPart(stored, 0, 20_000, None).read()",
+        "chunk_reader.ChunkedObject(path, path, OneChunk(), False, None).read_at(0, 10)",
+    ],
+)
+def test_an_object_of_a_tier_that_shrinks(tmp_path: Path, read: str, size: int) -> None:
+    path = tmp_path / "0.indexes"
+    path.write_bytes(bytes(range(250)) * 80)
+    body = f"""
+        from kafkascan.io.stores.stored_objects import ObjectInfo
+        from kafkascan.tiered import chunk_reader, tier_files, tier_store
+        store = tier_store.FolderStore(os.path.dirname(path))
+        stored = tier_files.PlainFile(store, ObjectInfo("0.indexes", 20_000))
+
+        class OneChunk:
+            file_size = chunk_size = 20_000
+            def plain_size(self, chunk):
+                return 20_000
+            def stored_range(self, chunk):
+                return 0, 20_000
+
+        outcome(lambda: {read})
+    """
+    lines = run(textwrap.dedent(CUT_WINDOWS) + textwrap.dedent(body), path, 20_000, size)
+    assert [line.split()[0] for line in lines] == ["SourceReadError"]
+
+
+def test_rows_around_an_offset_of_a_file_that_shrinks_after_its_index_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "t-0"
+    with ks.SegmentWriter(folder) as writer:
+        writer.append(Rig().batches(400, bytes(100)).log)
+    path = folder / "00000000000000000000.log"
+    check = index_seek._leads_to_batch
+
+    def cut_after_check(*arguments: Any) -> bool:
+        leads_to_batch = check(*arguments)
+        os.truncate(path, 0)
+        return leads_to_batch
+
+    monkeypatch.setattr(index_seek, "_leads_to_batch", cut_after_check)
+    done = command_line.run("batches", folder, "--around", 350, "--context", 2)
+    assert done.returncode == 3
+    assert f"{path}: position 0: the file was truncated to 0 bytes" in done.stderr
+
+
+def test_sampled_batches_of_a_file_that_shrinks_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "t-0"
+    with ks.SegmentWriter(folder) as writer:
+        writer.append(ks.build_batches(value=[b"abc" * 100] * 9, compression_type="gzip"))
+    path = folder / "00000000000000000000.log"
+    read_ratios = producer_census.CompressionSample.ratios
+
+    def cut_before_sampling(*arguments: Any) -> Any:
+        os.truncate(path, 0)
+        return read_ratios(*arguments)
+
+    monkeypatch.setattr(producer_census.CompressionSample, "ratios", cut_before_sampling)
+    found = ks.read_producers(folder, sample=5)
+    assert found.sampled_batches.tolist() == [0]
+    assert [one.symbol for one in found.problems] == ["NOT_SAMPLED"]
+    assert str(path) in found.problems.rows()[0]["message"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import os
 import random
 import shutil
 import struct
@@ -358,22 +359,27 @@ def _three_segments(folder: Path) -> list[Path]:
     return paths
 
 
+def _fail_at_the_second(paths: list[Path], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the copy of the second segment of topic-0 fail with an error."""
+    whole = AtomicFile.__exit__
+
+    def fail(self: AtomicFile, *why: object) -> None:
+        if "topic-0" in str(self.folder) and self.stream.tell() == paths[1].stat().st_size:
+            self.discard()
+            raise OSError(code, os.strerror(code))
+        whole(self, *why)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AtomicFile, "__exit__", fail)
+
+
 @pytest.mark.parametrize("is_data_dir", [False, True])
-def test_a_full_disk_leaves_an_incomplete_copy_under_another_name(
+def test_a_failing_disk_leaves_an_incomplete_copy_under_another_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_data_dir: bool
 ) -> None:
     data = tmp_path / "data"
     paths = _three_segments(data / "topic-0")
     _three_segments(data / "other-0")
-    whole = AtomicFile.__exit__
-
-    def fail_for_the_second(self: AtomicFile, *why: object) -> None:
-        if "topic-0" in str(self.folder) and self.stream.tell() == paths[1].stat().st_size:
-            self.discard()
-            raise OSError(errno.ENOSPC, "no space")
-        whole(self, *why)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(AtomicFile, "__exit__", fail_for_the_second)
+    _fail_at_the_second(paths, errno.EIO, monkeypatch)
     source, target = (data, "out") if is_data_dir else (data / "topic-0", "out/topic-0")
     done = ks.salvage(source, tmp_path / target)
     broken = next(one for one in done.partitions if one.topic == "topic")
@@ -395,6 +401,42 @@ def test_a_full_disk_leaves_an_incomplete_copy_under_another_name(
         assert other.error is None
         assert list((tmp_path / "out" / "other-0").glob("*.index"))
     assert json.loads(done.to_json())["lost_bytes"] == broken.lost_bytes
+
+
+@pytest.mark.parametrize("is_data_dir", [False, True])
+def test_a_full_disk_gets_its_space_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_data_dir: bool
+) -> None:
+    data = tmp_path / "data"
+    paths = _three_segments(data / "topic-0")
+    _three_segments(data / "other-0")
+    source, target = (data, "out") if is_data_dir else (data / "topic-0", "out/topic-0")
+    _fail_at_the_second(paths, errno.ENOSPC, monkeypatch)
+    done = ks.salvage(source, tmp_path / target)
+    broken = next(one for one in done.partitions if one.topic == "topic")
+    assert isinstance(broken.error, OSError)
+    assert broken.destination is None
+    assert not done.is_marked_clean
+    assert not list(tmp_path.rglob("*.incomplete"))
+    assert not list(tmp_path.rglob("*-delete"))
+    left = {one.name for one in (tmp_path / "out").iterdir() if one.is_dir()}
+    assert left == ({"other-0"} if is_data_dir else set())
+
+
+def test_a_later_run_names_what_earlier_ones_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It also sets another incomplete copy aside, and leaves the first one as it is."""
+    paths = _three_segments(tmp_path / "data" / "topic-0")
+    copy, incomplete = tmp_path / "topic-0", tmp_path / "topic-0.incomplete"
+    _fail_at_the_second(paths, errno.EIO, monkeypatch)
+    runs = [ks.salvage(paths[0].parent, copy) for _ in range(2)]
+    places = [one.partitions[0].destination for one in runs]
+    assert places == [incomplete, tmp_path / "topic-0.incomplete2"]
+    monkeypatch.undo()
+    notes = ks.salvage(paths[0].parent, copy).problems
+    assert [(one.symbol, one.path) for one in notes] == [("LEFTOVER", str(one)) for one in places]
+    assert all("Delete the directory" in one.message for one in notes)
 
 
 def test_a_log_that_no_broker_loads_is_not_in_the_copied_data_dir(tmp_path: Path) -> None:
@@ -464,5 +506,7 @@ def test_a_killed_salvage_leaves_no_destination(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
     (left,) = (tmp_path / "to").iterdir()
     assert left.name.endswith("-delete")
-    ks.salvage(folder, tmp_path / "to" / "topic-0")
+    (note,) = ks.salvage(folder, tmp_path / "to" / "topic-0").problems
+    assert (note.symbol, note.path) == ("LEFTOVER", str(left))
+    assert "was removed" in note.message
     assert [one.name for one in (tmp_path / "to").iterdir()] == ["topic-0"]

@@ -7,13 +7,13 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 import kafkascan as ks
 from kafkascan.batches.resyncing import resync
 from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
 from kafkascan.recovery.salvaging.epoch_repair import repair_epochs
-from kafkascan.recovery.salvaging.header_repair import repair_headers
+from kafkascan.recovery.salvaging.header_repair import RepairedLog, repair_headers
 from tests.support.examples import examples
 from tests.support.segments import V2_FIELDS, batch_v2, message_v0, message_v1
 
@@ -123,24 +123,52 @@ def _assert_tiles(found: ResyncScan) -> None:
         st.tuples(st.just(15), st.integers(128, 255)),  # not the epoch of a later leader
     ),
 )
+@example(seed=506, count=4, row=0, change=(7, 2))  # two batches become identical
 def test_fields_that_no_checksum_covers_are_repaired(
     seed: int, count: int, row: int, change: tuple[int, int]
 ) -> None:
     """One bit of the offset, or one byte of the length, leader epoch or magic of one batch."""
     parts = batches(seed, count, is_compacted=False, magics="2")
-    row = 1 + row % (count - 3)  # two batches follow: of a pair, either may be damaged
+    _require_repaired(parts, 1 + row % (count - 3), *change)
+
+
+@examples(300)
+@given(
+    counts=st.lists(st.integers(1, 3), min_size=4, max_size=20),
+    first=st.sampled_from([0, 77, 1000]),
+    row=st.integers(0, 19),
+    bit=st.integers(0, 5),
+)
+def test_offsets_of_equal_batches_are_repaired(
+    counts: list[int], first: int, row: int, bit: int
+) -> None:
+    """The damaged batch may become a copy of another one; both are not certain then."""
+    starts = [first + sum(counts[:number]) for number in range(len(counts))]
+    parts = [
+        batch_v2(b"same", base_offset=start, last_offset_delta=count - 1, records_count=count)
+        for start, count in zip(starts, counts, strict=True)
+    ]
+    row = 1 + row % (len(parts) - 3)
+    repaired = _require_repaired(parts, row, 7, 1 << bit)
+    if starts[row] ^ 1 << bit in starts:
+        assert not all(one.is_certain for one in repaired.repairs)
+
+
+def _require_repaired(parts: list[bytes], row: int, at: int, flipped: int) -> RepairedLog:
+    """Damage a byte of a batch that two batches follow: of a pair, either may be damaged."""
     log = [bytearray(part) for part in parts]
-    log[row][change[0]] ^= change[1]
+    log[row][at] ^= flipped
     source = ks.Source(b"".join(log))
     first = struct.unpack_from(">q", parts[0])[0]
     scan = scan_with_resync(source, 0, source.size, verify=True, lowest=first)
     repaired = repair_epochs(repair_headers(source, scan, first, HIGHEST))
     assert not len(repaired.damaged)
-    assert len(repaired.batches) == count
+    assert len(repaired.batches) == len(parts)
     whole = bytearray(b"".join(log))
     for position, patch in repaired.patches().items():
         whole[position : position + len(patch)] = patch
     assert bytes(whole) == b"".join(parts)
+    return repaired
 
 
 @examples(300)

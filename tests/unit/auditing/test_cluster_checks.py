@@ -40,6 +40,14 @@ def topic_record(name: str, topic_id: uuid.UUID) -> KeyValue:
     return None, metadata_record("Topic", name=name, topic_id=topic_id)
 
 
+def registration(*log_dirs: uuid.UUID, broker_id: int = 1) -> KeyValue:
+    return None, metadata_record(
+        "RegisterBroker", 3, broker_id=broker_id, is_migrating_zk_broker=False,
+        incarnation_id=uuid.UUID(int=3), broker_epoch=1, end_points=[], features=[], rack=None,
+        fenced=False, in_controlled_shutdown=False, log_dirs=list(log_dirs),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def metadata(tmp_path: Path) -> TopicLog:
     (tmp_path / "meta.properties").write_text(
@@ -152,12 +160,7 @@ def test_logs_that_are_missing(tmp_path: Path, metadata: TopicLog) -> None:
     assert found.severity is ks.Severity.ERROR
     (tmp_path / f"orders-1.{'a' * 32}-future").mkdir()
     assert cluster_alarms(tmp_path) == []
-    registered = metadata_record(
-        "RegisterBroker", 3, broker_id=1, is_migrating_zk_broker=False,
-        incarnation_id=uuid.UUID(int=3), broker_epoch=1, end_points=[], features=[], rack=None,
-        fenced=False, in_controlled_shutdown=False, log_dirs=[_DIRECTORY],
-    )  # fmt: skip
-    metadata.add((None, registered)).write()
+    metadata.add(registration(_DIRECTORY)).write()
     assert [one.partition for one in cluster_alarms(tmp_path)] == [4]
 
 
@@ -237,3 +240,51 @@ def test_a_damaged_coordinator_is_a_problem_and_hides_nothing(tmp_path: Path) ->
     found = ks.read_transactions(orders, now_ms=T0 + 50_000, timeout_ms=1000)
     assert found.is_hanging.all()
     assert len(found.problems)
+
+
+def other_dirs(data_dir: Path) -> list[str]:
+    return [one for one in ks.audit(data_dir).unchecked if "other data director" in one]
+
+
+def test_another_data_dir_of_the_broker_is_named(tmp_path: Path, metadata: TopicLog) -> None:
+    write_orders(tmp_path)
+    metadata.write()
+    assert other_dirs(tmp_path) == []
+    metadata.add(registration(_DIRECTORY), registration(uuid.UUID(int=4), broker_id=2)).write()
+    assert other_dirs(tmp_path) == []
+    metadata.add(registration(_DIRECTORY, uuid.UUID(int=78))).write()
+    (said,) = other_dirs(tmp_path)
+    assert said == (
+        "the other data directories of broker 1: not checked here: the metadata has the directory"
+        " AAAAAAAAAAAAAAAAAAAATg (directory.id of this one: AAAAAAAAAAAAAAAAAAAATQ)"
+    )
+    for options in ([], ["--alarms"]):
+        done = run("audit", tmp_path, *options)
+        assert said in done.stderr
+    changed = metadata_record(
+        "BrokerRegistrationChange", 2, broker_id=1, broker_epoch=1, fenced=0,
+        in_controlled_shutdown=0, log_dirs=[_DIRECTORY, uuid.UUID(int=79), uuid.UUID(int=80)],
+    )  # fmt: skip
+    metadata.add((None, changed)).write()
+    (said,) = other_dirs(tmp_path)
+    assert "the directories AAAAAAAAAAAAAAAAAAAATw, AAAAAAAAAAAAAAAAAAAAUA" in said
+
+
+def test_a_data_dir_without_the_metadata_log_of_its_broker(
+    tmp_path: Path, metadata: TopicLog
+) -> None:
+    """Every node of a KRaft cluster has the log, in one of its data directories."""
+    write_orders(tmp_path)
+    (said,) = other_dirs(tmp_path)
+    assert "the metadata log is in one of them, or it was not copied" in said
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    assert other_dirs(tmp_path) == []
+
+
+def test_a_field_of_another_vendor_turns_no_check_off(tmp_path: Path, metadata: TopicLog) -> None:
+    _, value = partition(_ORDERS, 1, directories=[])
+    assert value is not None
+    assert value[-1] == 0  # the number of tagged fields
+    metadata.add((None, value[:-1] + bytes([1, 100, 0])), partition(_ORDERS, 2)).write()
+    write_orders(tmp_path)
+    assert {one.partition for one in cluster_alarms(tmp_path)} == {2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import kafkascan as ks
@@ -114,3 +115,24 @@ def test_folders_with_which_no_broker_starts(tmp_path: Path) -> None:
     assert {one.severity for one in found} == {ks.Severity.ERROR}
     (folder / "meta.properties").unlink()  # a folder of a user, which may contain anything
     assert "FOREIGN_NAME" not in symbols(folder)
+
+
+def test_a_topic_of_a_later_version_is_named(tmp_path: Path) -> None:
+    folder = data_dir(tmp_path / "1", "__mirror_state-0", "orders-0")
+    (found,) = ks.audit(folder).findings
+    assert (found.symbol, found.severity, found.topic) == (
+        "UNKNOWN_TOPIC", ks.Severity.NOTE, "__mirror_state",
+    )  # fmt: skip
+    done = run("records", folder, "--format", "jsonl")
+    assert (done.returncode, done.stderr.count("UNKNOWN_TOPIC")) == (0, 1)
+    assert "UNKNOWN_TOPIC" not in run("records", folder, "--decode", "none").stderr
+
+
+def test_an_index_of_a_later_layout_is_named(tmp_path: Path) -> None:
+    folder = data_dir(tmp_path / "1", "orders-0")
+    index = min((folder / "orders-0").glob("*.index"))
+    index.write_bytes(struct.pack(">iqiqiq", 3, 300, 6, 600, 9, 900))
+    (found,) = ks.audit(folder).findings
+    assert (found.symbol, found.severity, found.file) == (
+        "UNKNOWN_INDEX_LAYOUT", ks.Severity.WARNING, index.name,
+    )  # fmt: skip

@@ -92,5 +92,5 @@ def test_polars_frame(scan: ks.BatchScan) -> None:
 
 def test_a_missing_library_is_named(scan: ks.BatchScan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match=r"polars, .* pip install kafkascan\[polars\]"):
+    with pytest.raises(ImportError, match=r"polars, .* pip install 'kafkascan\[polars\]\'"):
         scan.to_polars()

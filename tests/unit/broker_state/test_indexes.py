@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.broker_state.indexes import build_indexes
 from tests.support.paths import GOLDEN
-from tests.support.segments import T0, batch_v2
+from tests.support.segments import T0, Rig, batch_v2
+from tests.support.warm_process import run_warm
 
 NAME = "00000000000000001000"
 
@@ -127,3 +130,95 @@ def restamped(batches: ks.BatchTable, offset: int) -> ks.BatchTable:
     moved = batches.copy()
     moved["base_offset"] = offset
     return moved
+
+
+def wide_entries(count: int, *, positions_from: int = 4_100) -> bytes:
+    """Entries with positions of 8 bytes (KIP-1333)."""
+    return b"".join(
+        struct.pack(">iq", 10 * (row + 1), positions_from + 5_000 * row) for row in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        wide_entries(2),
+        wide_entries(3),
+        wide_entries(200),
+        wide_entries(4) + bytes(12 * 50),
+        wide_entries(3, positions_from=1) + struct.pack(">iq", 50, 2**33),
+    ],
+)
+def test_entries_of_a_later_layout_are_not_misread(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / f"{NAME}.index"
+    path.write_bytes(data)
+    with pytest.raises(ks.CorruptIndexError, match="UNKNOWN_INDEX_LAYOUT") as caught:
+        ks.read_index(path)
+    assert caught.value.path == str(path)
+    batches = ks.scan_batches(example()).batches
+    (found,) = ks.check_index(path, batches)
+    assert (found.symbol, found.severity) == ("UNKNOWN_INDEX_LAYOUT", ks.Severity.WARNING)
+
+
+@pytest.mark.parametrize("changed", [0, 4, 8, 12, 16, 20])
+@pytest.mark.parametrize("value", [-(2**31), -1, 0, 1, 2**31 - 1])
+def test_damaged_entries_are_no_later_layout(tmp_path: Path, changed: int, value: int) -> None:
+    data = bytearray(b"".join(struct.pack(">ii", 10 * row, 4_100 * row) for row in range(1, 9)))
+    data[changed : changed + 4] = struct.pack(">i", value)
+    path = tmp_path / f"{NAME}.index"
+    path.write_bytes(data)
+    assert len(ks.read_index(path)) == 8
+
+
+_CHECK_AT_THE_END = """
+    import signal, sys
+    from pathlib import Path
+    import numpy as np
+    import kafkascan as ks
+    from tests.support.segments import batch_v2
+
+    signal.setitimer(signal.ITIMER_PROF, 10)
+    folder, first, relative = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    log = batch_v2(base_offset=first) + batch_v2(base_offset=first + 1)
+    batches = ks.scan_batches(log).batches
+    offsets = np.array([(relative, len(log) // 2)], ks.OFFSET_INDEX_ENTRY)
+    times = np.array([(batches["max_timestamp"][0], 0)], ks.TIME_INDEX_ENTRY)
+    for kind, entries in (("index", offsets), ("timeindex", times)):
+        path = folder / f"{first:020}.{kind}"
+        for some in (entries, entries[:0]):
+            ks.write_index(path, some)
+            print([one.symbol for one in ks.check_index(path, batches)])
+"""
+
+
+@pytest.mark.parametrize("last", [2**63 - 2, 2**63 - 1])
+def test_entries_of_the_last_offsets(last: int, tmp_path: Path) -> None:
+    """The last offset is no end of a list: the check ends, and finds what it finds elsewhere."""
+    for relative, expected in ((1, "[]"), (0, "['WRONG_POSITION']")):
+        usual = run_warm(_CHECK_AT_THE_END, tmp_path, 1000, relative)
+        done = run_warm(_CHECK_AT_THE_END, tmp_path, last - 1, relative)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == usual.stdout
+        assert done.stdout.splitlines()[0] == expected
+
+
+@pytest.mark.parametrize("name", [f"{10**20 - 1}.index", "\N{SUPERSCRIPT TWO}.index"])
+def test_a_name_without_an_offset_says_nothing_about_it(name: str, tmp_path: Path) -> None:
+    batches = ks.scan_batches(example()).batches
+    entries = ks.build_offset_index(batches, base_offset=1000, interval_bytes=200)
+    ks.write_index(tmp_path / name, entries)
+    base_offset = int(batches["base_offset"][0])
+    expected = ks.check_index(entries, batches, base_offset=base_offset)
+    assert ks.check_index(tmp_path / name, batches) == expected
+
+
+def test_times_that_go_back_at_the_end_of_a_segment_are_an_error() -> None:
+    """The entry that closes a time index belongs to no row."""
+    log = Rig().batches(4)
+    for row, offset in ((2, 9), (3, 1)):
+        log.set(row, "max_timestamp", T0 + row).set(row, "base_offset", offset).sign(row)
+    batches = ks.scan_batches(log.log).batches
+    interval = log.position_of(2) - 1
+    with pytest.raises(ks.format.BatchTableError) as caught:
+        build_indexes(batches, 0, interval, "a.log")
+    assert caught.value.position == log.position_of(3)

@@ -43,7 +43,7 @@ def test_a_tiered_segment_of_a_broker() -> None:
         "00000001" "000001a202708b90" "000001a202708dc1" "02" "00000000" "0000000000000000" "00"
         "000fded3" "00" "00" "00"
     )  # fmt: skip
-    message, size = decode_prefix(REMOTE_LOG_RECORDS[0], data, 0)
+    message, size, _ = decode_prefix(REMOTE_LOG_RECORDS[0], data, 0)
     assert size == len(data)
     assert message["remote_log_segment_id"]["topic_id_partition"]["name"] == "tiered.t-1"
     assert (message["end_offset"], message["segment_size_in_bytes"]) == (1276, 1040083)
@@ -68,7 +68,7 @@ def test_what_is_written_is_read(name: str) -> None:
     for version in range(schema.newest + 1):
         message = random_message(schema, version, choice)
         data = encode(schema, message, version)
-        assert decode_prefix(schema, data, version) == (message, len(data))
+        assert decode_prefix(schema, data, version) == (message, len(data), ())
         for size in choice.sample(range(len(data)), k=min(20, len(data))):
             with pytest.raises(SchemaError):
                 decode(schema, data[:size], version)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 
 import kafkascan as ks
-from kafkascan.format.times import to_milliseconds
+from kafkascan.format.times import moment_of, to_milliseconds
 from tests.support.command_line import DATA
 
 MS = 1_713_999_999_123
@@ -110,3 +111,33 @@ def test_a_new_record_without_a_timestamp() -> None:
     assert ks.read_records(log)["timestamp"].tolist() == [MS, -1]
     with pytest.raises(ValueError, match="timestamp: 'x' is neither"):
         ks.build_batches(value=[b"a"], timestamp="x")
+
+
+_PARTITION = DATA / "transactions-0"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda time: ks.lookup_timestamp(_PARTITION, time),
+        lambda time: ks.read_records(_PARTITION, from_time=time),
+        lambda time: next(ks.iter_records(_PARTITION, to_time=time)),
+        lambda time: ks.audit(_PARTITION, now_ms=time),
+        lambda time: ks.read_transactions(_PARTITION, now_ms=time),
+        lambda time: ks.check_batches(np.empty(0, ks.BATCH_DTYPE), now_ms=time),
+        lambda time: ks.batches.select_times(np.empty(0, ks.BATCH_DTYPE), time),
+        lambda time: ks.read_metadata(_PARTITION.parent, as_of=str(time)),
+    ],
+)
+def test_a_number_of_seconds_is_refused(ask: Callable[[int], object]) -> None:
+    with pytest.raises(
+        ValueError, match=r"1714000000 is 1970-\S+Z in .*, and 2024-04-24T\S+Z in sec"
+    ):
+        ask(1_714_000_000)
+
+
+def test_a_moment() -> None:
+    for time in (0, -1, 1_714_000_000_000, 10_000, 2**62, "1714000000000"):
+        assert moment_of(time) == int(time)
+    # Says that it is one of 1970.
+    assert moment_of(np.datetime64(1_714_000_000, "ms")) == 1_714_000_000

@@ -291,15 +291,15 @@ def test_share_groups(topic: TopicLog) -> None:
     assert found.members["subscription"] == [["orders"]]
 
 
-def test_streams_groups(topic: TopicLog) -> None:
-    topology = {"epoch": 6, "subtopologies": []}
-    tasks = [{"subtopology_id": "s", "partitions": [3], "assignment_epochs": None}]
+def streams_member(state: int) -> list[KeyValue]:
+    owned = [{"subtopology_id": "s", "partitions": [3], "assignment_epochs": None}]
+    wanted = [{"subtopology_id": "s", "partitions": [3, 4]}]
     none: dict[str, list[object]] = {
         f"{role}_tasks{suffix}": []
         for role in ("active", "standby", "warmup")
         for suffix in ("", "_pending_revocation")
     }
-    topic.add(
+    return [
         group_record(17, {"epoch": 2, "metadata_hash": 0, "validated_topology_epoch": 6}),
         group_record(
             19,
@@ -309,18 +309,44 @@ def test_streams_groups(topic: TopicLog) -> None:
         ),
         group_record(20, {"assignment_epoch": 2}),
         group_record(
+            21, {"active_tasks": wanted, "standby_tasks": [], "warmup_tasks": wanted}, "m"
+        ),
+        group_record(
             22,
-            none | {"member_epoch": 2, "previous_member_epoch": 1, "state": 0,
-                    "active_tasks": tasks},
+            none | {"member_epoch": 2, "previous_member_epoch": 1, "state": state,
+                    "active_tasks": owned},
             "m",
         ),
-        group_record(23, topology),
-    )  # fmt: skip
-    folder = topic.write()
+        group_record(23, {"epoch": 6, "subtopologies": []}),
+    ]  # fmt: skip
+
+
+def test_streams_groups(topic: TopicLog) -> None:
+    folder = topic.add(*streams_member(1)).write()
     found = ks.read_groups(folder.parent)
     assert (found.groups["type"], found.groups["state"]) == (["Streams"], ["Stable"])
     assert found.members["tasks"] == [[{"role": "active", "subtopology": "s", "partitions": [3]}]]
-    assert ks.read_groups(folder.parent, as_of=4).groups["state"] == ["NotReady"]
+    assert found.members["target_tasks"] == [
+        [{"role": role, "subtopology": "s", "partitions": [3, 4]} for role in ("active", "warmup")]
+    ]
+    assert ks.read_groups(folder.parent, as_of=5).groups["state"] == ["NotReady"]
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "of_group"),
+    [
+        (0, "Unknown", "Reconciling"),
+        (1, "Stable", "Stable"),
+        (2, "UnrevokedTasks", "Reconciling"),
+        (3, "UnreleasedTasks", "Reconciling"),
+    ],
+)
+def test_states_of_members_of_streams_groups(
+    topic: TopicLog, code: int, state: str, of_group: str
+) -> None:
+    topic.add(*streams_member(code))
+    found = ks.read_groups(topic.write().parent)
+    assert (found.members["state"], found.groups["state"]) == ([state], [of_group])
 
 
 def test_unknown_records_keep_their_bytes_and_are_named(topic: TopicLog) -> None:

@@ -13,6 +13,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.metadata.metadata_tables import HIDDEN, TABLE_KEYS
+from tests.support.command_line import run
 from tests.support.internal_topics import TopicLog
 from tests.support.metadata_logs import metadata_record
 from tests.support.paths import GOLDEN
@@ -208,6 +209,14 @@ def test_features_acls_quotas_and_tokens(log: TopicLog) -> None:
     assert [len(found[name]) for name in TABLE_KEYS] == [0] * len(TABLE_KEYS)
 
 
+def test_of_two_names_of_an_entity_the_last_one_counts(log: TopicLog) -> None:
+    """As in ``ClientQuotaImage.dataToEntity``."""
+    names = ({"entity_type": "user", "entity_name": one} for one in ("alice", None))
+    quota = {"entity": list(names), "key": "producer_byte_rate", "value": 0.5, "remove": False}
+    add(log, metadata_record("ClientQuota", **quota))
+    assert read(log)["quotas"]["entity"] == ["user=<default>"]
+
+
 def test_transactions_count_after_their_end(log: TopicLog) -> None:
     begin, end = metadata_record("BeginTransaction"), metadata_record("EndTransaction")
     other = metadata_record("Topic", name="other", topic_id=DIR)
@@ -332,3 +341,28 @@ def test_tables() -> None:
         assert list(found[name].to_pandas().columns) == list(found[name].to_polars().columns)
         assert found[name].to_arrow().num_rows == len(found[name])
     assert "15 topics" in repr(found)
+
+
+def test_a_tagged_field_of_another_vendor_is_a_note(log: TopicLog) -> None:
+    """Inkless has one in PartitionRecord."""
+    bare = partition(directories=[])
+    assert bare[-1] == 0  # the number of tagged fields
+    tagged = bare[:-1] + b"\x01" + bytes([100]) + b"\x02ab"
+    found = read(add(log, TOPIC, tagged, tagged))
+    assert len(found.partitions) == 1
+    (note,) = found.problems
+    assert (note.symbol, note.severity, note.rows_missing) == (
+        "UNKNOWN_FIELD", ks.Severity.NOTE, False,
+    )  # fmt: skip
+    assert note.message.startswith("tagged field 100 of PartitionRecord, which")
+    assert (note.topic, note.partition) == ("__cluster_metadata", 0)
+    done = run("metadata", log.folder.parent, "--format", "jsonl")
+    assert (done.returncode, done.stderr.count("UNKNOWN_FIELD")) == (0, 1)
+
+
+def test_only_so_many_unknown_fields_are_named(log: TopicLog) -> None:
+    bare = partition(directories=[])
+    fields = b"".join(bytes([7 + number, 0]) for number in range(110))
+    found = read(add(log, TOPIC, bare[:-1] + bytes([110]) + fields))
+    assert len(found.problems) == 101
+    assert found.problems[100].message.startswith("other tagged fields, which")

@@ -127,3 +127,39 @@ def test_damage_in_the_topic_is_a_problem(log: TopicLog) -> None:
         str(folder / f"{0:020}.log"), len(log.batches[0]),
     )  # fmt: skip
     assert not found.is_exact
+
+
+def test_keys_and_tombstones_of_a_compacted_topic(log: TopicLog) -> None:
+    """KIP-1266: the records of a segment have a key, and a tombstone deletes them."""
+    key = b"a layout of a later version"
+    log.add((key, ADDED), (key, FINISHED), (key, None), (b"another", None))
+    assert read(log, as_of=2).segments["state"] == ["COPY_SEGMENT_FINISHED"]
+    found = read(log)
+    assert (len(found.segments), len(found.unknown), len(found.problems)) == (0, 0, 0)
+    assert found.deleted_ids == {"hho242HdR_u6183252Hj6A"}
+
+
+@pytest.mark.parametrize("state", [2, 3])
+def test_a_deleted_segment_without_its_first_record_is_a_note(log: TopicLog, state: int) -> None:
+    found = read(log.add((b"k", update(state))))
+    (note,) = found.problems
+    assert (note.symbol, note.severity, note.rows_missing) == (
+        "UNKNOWN_SEGMENT", ks.Severity.NOTE, False,
+    )  # fmt: skip
+
+
+def test_a_copied_segment_without_its_first_record_is_missing(log: TopicLog) -> None:
+    (problem,) = read(log.add((b"k", FINISHED))).problems
+    assert (problem.severity, problem.rows_missing) == (ks.Severity.WARNING, True)
+
+
+def test_a_tagged_field_of_a_later_version_is_a_note(log: TopicLog) -> None:
+    later = FINISHED[:-1] + b"\x01\x05\x02ab"
+    found = read(log.add((None, ADDED), (None, later), (None, later)))
+    assert found.segments["state"] == ["COPY_SEGMENT_FINISHED"]
+    (note,) = found.problems
+    assert (note.symbol, note.severity, note.rows_missing) == (
+        "UNKNOWN_FIELD", ks.Severity.NOTE, False,
+    )  # fmt: skip
+    assert "tagged field 5 of RemoteLogSegmentMetadataUpdateRecord" in note.message
+    assert "in 2 records, first at offset 1" in note.message

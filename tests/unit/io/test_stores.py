@@ -14,8 +14,8 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
+from kafkascan.format.shown_places import shown_url
 from kafkascan.io import ObjectUrl, Source
-from kafkascan.io.stores.stored_objects import shown_url
 from tests.spark.logs import plain_batch
 from tests.support.paths import GOLDEN
 from tests.support.range_server import RangeServer, range_server

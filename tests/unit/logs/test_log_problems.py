@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.io.folders import DiskFolder
+from kafkascan.io import folders
 from kafkascan.tables.table import Problem, Problems
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
@@ -244,14 +244,14 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Refuse to list a folder, also to root."""
 
     def refuse(folder: Path) -> None:
-        names = DiskFolder.names
+        list_folder = folders.inodes_in
 
-        def refused(self: DiskFolder) -> list[str]:
-            if self.path == folder:
+        def refused(path: Path) -> dict[str, int]:
+            if path == folder:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-            return names(self)
+            return list_folder(path)
 
-        monkeypatch.setattr(DiskFolder, "names", refused)
+        monkeypatch.setattr(folders, "inodes_in", refused)
 
     return refuse
 

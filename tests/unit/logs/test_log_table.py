@@ -106,7 +106,7 @@ def test_files_that_are_not_logs_are_ignored(partition: HealthyPartition) -> Non
     log_dir = ks.open_log_dir(root)
     live = ks.scan_log_dir(log_dir)
     assert [segment.path.parent.name.partition(".")[0] for _, segment in live.segments] == [
-        "new-0", "orders-0", "orders-0", "orders-0",
+        "orders-0", "orders-0", "orders-0",
     ]  # fmt: skip
     assert len(ks.scan_log_dir(log_dir, include="all").segments) == 9
     assert [one.is_log for one in log_dir.partitions] == [False, False, True, True]

@@ -147,6 +147,7 @@ def selected(data_dir: Path, include: SegmentKinds) -> list[str]:
 
 def test_kinds_of_segments_are_selected(data_dir: Path) -> None:
     (data_dir / "my-topic-2" / f"{1 << 63}.log").touch()
+    (data_dir / "__cluster_metadata-0" / f"0{1 << 63}-0000000001.checkpoint").touch()
     logs = ["__cluste/000.log", "moved-1./000.log", "my-topic/000.log", "my-topic/000.log",
             "my-topic/170.log"]  # fmt: skip
     assert selected(data_dir, SegmentKinds.LOG) == logs
@@ -157,9 +158,10 @@ def test_kinds_of_segments_are_selected(data_dir: Path) -> None:
         "__cluste/042-0000000001.checkpoint"
     ]
     assert selected(data_dir, SegmentKinds.LEFTOVERS) == [
+        f"__cluste/0{1 << 63}-0000000001.checkpoint",
         f"my-topic/{1 << 63}.log", "my-topic/170.log.deleted",
     ]  # fmt: skip
-    assert len(selected(data_dir, SegmentKinds.ALL)) == len(logs) + 4
+    assert len(selected(data_dir, SegmentKinds.ALL)) == len(logs) + 5
 
 
 def test_a_partition_dir(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,7 +155,7 @@ def test_plain_encoding() -> None:
     assert decoder.decode_prefix(SCHEMA, data + b"rest", 0) == (
         {"flag": True, "name": "hi", "blob": None, "items": [1, -1], "old": 7,
          "inner": {"x": 5}, "ratio": None, "extra": "", "maybe": None},
-        len(data),
+        len(data), (),
     )  # fmt: skip
 
 

@@ -57,6 +57,40 @@ def test_a_wrong_offset_between_sure_neighbours_is_repaired() -> None:
     assert not any(one.is_doubtful for one in segment.pieces)
 
 
+def _equal(**fields: int) -> Rig:
+    """Ten batches with the same content: only their offsets differ, which no checksum covers."""
+    rig = Rig()
+    for row in range(10):
+        rig.batch(b"same", base_offset=1000 + row, **fields)
+    return rig
+
+
+@pytest.mark.parametrize("other", [1001, 1004, 1007])
+def test_an_offset_that_becomes_that_of_an_equal_batch_is_repaired(other: int) -> None:
+    rig = _equal().set(5, "base_offset", other)
+    segment, found = salvaged(rig.log, 1000)
+    assert offsets(found) == list(range(1000, 1010))
+    (repair,) = segment.repairs
+    assert (repair.old, repair.new, repair.is_certain) == (other, 1005, False)
+    assert segment.duplicates == []
+
+
+def test_a_copy_is_not_repaired() -> None:
+    """No producer writes a sequence twice, and times ascend."""
+    of_producer = _equal(producer_id=1, producer_epoch=0, base_sequence=7)
+    segment, found = salvaged(of_producer.set(5, "base_offset", 1007).log, 1000)
+    assert offsets(found) == [1000, 1001, 1002, 1003, 1004, 1006, 1007, 1008, 1009]
+    assert [one.first_offset for one in segment.duplicates] == [1007]
+    moved = dense(10)
+    start, stop = (moved.position_of(row) for row in (7, 8))
+    at = moved.position_of(5)
+    log = bytearray(moved.log)
+    log[at : at + stop - start] = log[start:stop]
+    segment, found = salvaged(bytes(log), 1000)
+    assert offsets(found) == [1000, 1001, 1002, 1003, 1004, 1006, 1007, 1008, 1009]
+    assert [one.first_offset for one in segment.duplicates] == [1007]
+
+
 def test_several_offsets_that_are_too_high_for_the_log_are_repaired() -> None:
     """Flipped bits give offsets that no lost end of this log had."""
     rig = dense(60)
@@ -347,7 +381,8 @@ def test_a_salvage_as_json(tmp_path: Path, name: str | None) -> None:
     counts = {"kept_batches": 3, "kept_records": 3, "lost_bytes": 0}
     assert result == where | {"is_marked_clean": False} | counts | complete
     assert partition == where | {
-        "topic": "orders", "partition": 3, "lost_bytes": 0, "overlaps": [], "error": None,
+        "topic": "orders", "partition": 3, "lost_bytes": 0, "overlaps": [], "changed": [],
+            "error": None,
         "left_out": ["00000000000000000005.log.deleted"], "segments": [segment],
     }  # fmt: skip
 

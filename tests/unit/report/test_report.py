@@ -332,6 +332,25 @@ def test_the_page_begins_with_how_the_broker_ended(tmp_path: Path) -> None:
     assert "shut down cleanly" not in ks.build_report(DATA / "headers-0").html
 
 
+@pytest.mark.parametrize("is_data_dir", [True, False])
+def test_damage_is_the_headline_of_a_page(is_data_dir: bool, tmp_path: Path) -> None:
+    log = tmp_path / "a b" / "headers-0" / f"{0:020}.log"
+    shutil.copytree(DATA / "headers-0", log.parent)
+    data = log.parent.parent
+    (data / "meta.properties").write_text("version=1\n")
+    (data / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    damaged = bytearray(log.read_bytes())
+    damaged[100] ^= 1
+    log.write_bytes(damaged)
+    page = ks.build_report(data if is_data_dir else log.parent).html
+    headline = '<p class="ending error">1 segment is damaged: consumers fail there'
+    assert page.index(headline) < page.index("Warnings and errors")
+    assert f"kafkascan salvage &#39;{log.parent}&#39; COPY</pre>" in page
+    assert 'class="good"' not in page
+    assert ("a broker does not look there when it starts" in page) == is_data_dir
+    assert ("A broker shut down cleanly" in page) == is_data_dir
+
+
 def test_the_page_says_what_a_recovery_changes_and_discards(tmp_path: Path) -> None:
     killed = tmp_path / "data"
     shutil.copytree(KILLED, killed)

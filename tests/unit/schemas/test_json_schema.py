@@ -39,6 +39,14 @@ _OBJECT_A = {"type": "object", "properties": {"a": {"type": "integer"}}}
         ({"$ref": "#/definitions/a", "definitions": {"a": _OBJECT_A}}, _A),
         ({"$ref": "#/$defs/a~1b", "$defs": {"a/b": _OBJECT_A}}, _A),
         ({"$ref": "#/$defs/missing"}, TEXT),
+        ({"$ref": "#one", "$defs": {"a": {"$anchor": "one", **_OBJECT_A}}}, _A),
+        ({"$ref": "#one", "definitions": {"a": {"$id": "#one", **_OBJECT_A}}}, _A),
+        ({"$ref": "anchored.json#one"}, _INTEGER),
+        ({"$ref": "#none", "$defs": {"a": {"$anchor": "one"}}}, TEXT),
+        (
+            {"$ref": "#one", "$defs": {"a": {"$id": "x.json", "$defs": {"b": {"$anchor": "one"}}}}},
+            TEXT,
+        ),
         ({"$ref": "a.json"}, _A),
         ({"$id": "http://example.com/x/b.json", "$ref": "a.json#/properties/a"}, _INTEGER),
         ({"$ref": "http://example.com/other.json"}, _STRING),
@@ -56,6 +64,7 @@ _OBJECT_A = {"type": "object", "properties": {"a": {"type": "integer"}}}
 def test_types(schema: Any, kind: JsonType) -> None:
     references = {
         "a.json": json.dumps(_OBJECT_A),
+        "anchored.json": "\ufeff" + json.dumps({"$defs": {"a": {"$anchor": "one", "const": 1}}}),
         "other": json.dumps({"$id": "http://example.com/other.json", "type": "string"}),
     }
     assert parse_json_schema(json.dumps(schema), references) == kind
@@ -108,7 +117,7 @@ def test_members_come_in_any_order_twice_or_not_at_all() -> None:
         (_STRING, b'"\n"', "BAD_JSON"),
         (_A, b'{"a":1,}', "BAD_JSON"),
         (TEXT, b"[" * 100_000, "VALUE_TOO_DEEP"),
-        (TEXT, b"\xef\xbb\xbf1", "BAD_JSON"),
+        (TEXT, b"1\xef\xbb\xbf", "VALUE_BYTES_LEFT"),
     ],
 )
 def test_values_that_do_not_fit_are_nulls_with_a_reason(

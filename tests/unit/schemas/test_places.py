@@ -129,7 +129,7 @@ def test_a_folder_without_the_dump_is_read_by_its_names(registry: Registry, tmp_
 
 def test_names_of_schema_files(tmp_path: Path) -> None:
     guid = "0a0b0c0d-0000-4000-8000-000000000001"
-    (tmp_path / "17.avsc").write_text(AVRO)
+    (tmp_path / "17.avsc").write_text(AVRO, "utf-8-sig")
     (tmp_path / f"{guid.upper()}.proto").write_text(MONEY)
     (tmp_path / "s-v2-v3.id9.json").write_text("{}")
     (tmp_path / "orders.avsc").write_text(AVRO)

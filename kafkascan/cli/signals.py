@@ -1,0 +1,70 @@
+"""Signals that end a command: SIGINT, SIGTERM and SIGHUP."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+# Seconds until a signal is raised again.
+_RETRY_SECONDS = 0.1
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_received: int | None = None
+
+
+def handle_signals() -> None:
+    """
+    Let signals raise exceptions, so that incomplete temporary files are removed.
+
+    A signal that is ignored, as by ``nohup``, stays ignored.
+    """
+    global _received
+    _received = None
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _stop)
+    sys.unraisablehook = _report_unraisable
+
+
+def release_signals() -> None:
+    """Let signals end the process: there is nothing left to remove."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    for number in _ENDING:
+        if signal.getsignal(number) is _stop:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def exit_code_of_signal() -> int | None:
+    """Return the exit code of a command that a signal ends, as a shell reports it; else None."""
+    return None if _received is None else 128 + _received
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    """
+    Raise the exception of a signal, and raise it again until the command ends.
+
+    NumPy discards exceptions raised while it inspects an operand's type, and other libraries turn
+    them into errors of their own. An alarm therefore raises the exception again, except while an
+    exception is being handled.
+    """
+    global _received
+    _received = number
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, lambda *_: _stop(number, None))
+        signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
+    if sys.exc_info()[1] is None:
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def _report_unraisable(found: UnraisableHookArgs) -> None:
+    """Report an error of a finalizer or callback, but not the exception of a signal."""
+    if _received is None or not isinstance(found.exc_value, (KeyboardInterrupt, SystemExit)):
+        sys.__unraisablehook__(found)

@@ -1,0 +1,253 @@
+"""Retention and the cleaner work between the listing of a folder and the opening of its files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.format.errors import FileGoneError
+from kafkascan.io import folders
+from tests.support import command_line
+from tests.support.moving_logs import CHANGES, Change, MovingLog
+from tests.support.partitions import HealthyPartition
+
+COMMANDS: dict[str, list[str]] = {
+    "info": ["info", "DIR"],
+    "info --by": ["info", "DIR", "--by", "codec"],
+    "verify": ["verify", "DIR"],
+    "batches": ["batches", "DIR", "--verify"],
+    "batches --tail": ["batches", "DIR", "--tail", "2"],
+    "batches --around": ["batches", "DIR", "--around", "70"],
+    "records": ["records", "DIR"],
+    "records --sort": ["records", "DIR", "--sort", "timestamp"],
+    "records --sample": ["records", "DIR", "--sample", "3"],
+    "records --isolation": ["records", "DIR", "--isolation", "read_committed"],
+    "count": ["count", "DIR"],
+    "count --deep": ["count", "DIR", "--deep"],
+    "txns": ["txns", "DIR", "--state", "aborted"],
+    "producers": ["producers", "DIR", "--sample", "2"],
+    "advise": ["advise", "DIR", "--codec", "gzip"],
+    "sql records": ["sql", "SELECT count(*) FROM records", "DIR"],
+    "sql batches": ["sql", "SELECT count(*) FROM batches", "DIR"],
+    "sql transactions": ["sql", "SELECT count(*) FROM transactions", "DIR"],
+    "audit": ["audit", "DIR", "--deep", "--alarms"],
+    "index check": ["index", "check", "DIR"],
+    "index lookup": ["index", "lookup", "DIR", "--offset", "30"],
+    "report": ["report", "DIR", "--output", "OUT"],
+    "diff": ["diff", "DIR", "COPY"],
+}
+
+LISTINGS = 12
+"""More than any command needs."""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of five segments, with all side files."""
+    folder = tmp_path_factory.mktemp("ü b") / "data" / "orders-0"
+    partition = HealthyPartition(folder, segments=5)
+    partition.write()
+    return folder
+
+
+def copied(original: Path, tmp_path: Path, number: int) -> Path:
+    data = tmp_path / f"data-{number}"
+    shutil.copytree(original.parent, data)
+    return data / original.name
+
+
+def run(command: list[str], folder: Path, copy: Path) -> command_line.Done:
+    places = {"DIR": folder, "COPY": copy, "OUT": folder.parent.with_suffix(".html")}
+    return command_line.run(*(places.get(one, one) for one in command))
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_no_finding_while_retention_and_the_cleaner_work(
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    change: Change,
+) -> None:
+    for after in range(1, LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), change, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            done = run(command, log.folder, original)
+        assert (done.returncode, done.stderr) == (0, ""), f"listing {after}: {done.stderr}"
+        if log.listings < after:
+            break
+    assert after > 1
+
+
+def _scanned(path: Path) -> list[int]:
+    table = ks.scan_log_dir(path)
+    bases = [int(base) for chunk in table for base in chunk.batches["base_offset"]]
+    assert not len(table.problems)
+    return bases
+
+
+def _offsets(table: ks.RecordTable) -> list[int]:
+    assert not len(table.problems)
+    return [int(offset) for offset in table["offset"]]
+
+
+def _chained(tables: Iterable[ks.RecordTable]) -> list[int]:
+    return [offset for table in tables for offset in _offsets(table)]
+
+
+def _counted(path: Path) -> list[int]:
+    counts = ks.count_records(path, deep=True)
+    assert not len(counts.problems)
+    (row,) = counts.rows()
+    return list(range(row["records"]))
+
+
+def _polars(path: Path) -> list[int]:
+    return ks.polars.scan_records(path).select("offset").collect()["offset"].to_list()
+
+
+# Each returns offsets of records or batches that ascend, and has no problems.
+READERS: dict[str, Callable[[Path], list[int]]] = {
+    "read_records": lambda path: _offsets(ks.read_records(path)),
+    "read_records committed": lambda path: _offsets(
+        ks.read_records(path, isolation="read_committed")
+    ),
+    "iter_records": lambda path: _chained(ks.iter_records(path)),
+    "polars.scan_records": _polars,
+    "scan_log_dir": _scanned,
+    "count_records": _counted,
+    "read_fingerprints": lambda path: [
+        int(row["first_offset"])
+        for log in ks.analysis.read_fingerprints(path).logs
+        for row in log.rows
+        if not len(log.problems)
+    ],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_each_offset_is_read_once_while_retention_and_the_cleaner_work(
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Path], list[int]],
+    change: Change,
+) -> None:
+    everything = read(original)
+    changed = copied(original, tmp_path, 0)
+    change(changed)
+    possible = (everything, read(changed))
+    for after in range(1, LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), change, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            assert read(log.folder) in possible, f"listing {after}"
+        if log.listings < after:
+            break
+    assert after > 1
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_lookups_while_retention_and_the_cleaner_work(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Change
+) -> None:
+    times = ks.read_records(original, columns=["offset", "timestamp"])
+    for after in range(1, LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), change, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            found = ks.lookup_offset(log.folder, 100)
+            assert found is not None
+            assert found.base_offset <= 100
+            record = ks.lookup_timestamp(log.folder, int(times["timestamp"][-1]))
+            assert record is not None
+            (partition,) = ks.open_log_dir(log.folder).partitions
+            assert partition.find_end_offset() == 115
+        if log.listings < after:
+            break
+
+
+def test_a_topic_that_is_deleted_while_its_data_dir_is_read(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = copied(original, tmp_path, 0).parent
+    shutil.copytree(original, data / "other-0")
+    dropped = data / "other-0"
+
+    def delete_topic(folder: Path) -> None:
+        folder.rename(folder.with_name("other-0.1234567890abcdef1234567890abcdef-delete"))
+
+    for command in (["info", "DIR"], ["count", "DIR"], ["audit", "DIR"], ["records", "DIR"]):
+        for after in range(1, LISTINGS):
+            log = MovingLog(dropped, delete_topic, after)
+            with monkeypatch.context() as patches:
+                log.start(patches)
+                done = run(command, data, original)
+            assert done.returncode == 0, f"{command}, listing {after}: {done.stderr}"
+            for path in data.glob("other-0.*"):
+                path.rename(dropped)
+            if log.listings < after:
+                break
+
+
+def test_a_swap_that_is_seen_half_way_is_waited_for(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    log, *_ = sorted(folder.glob("*.log"))
+    swap = log.with_suffix(".log.swap")
+    log.rename(swap)
+    monkeypatch.setattr(folders.time, "sleep", lambda _: swap.exists() and swap.rename(log))
+    assert _offsets(ks.read_records(folder)) == _offsets(ks.read_records(original))
+
+
+def test_a_swap_that_nobody_completes_is_left_out(original: Path, tmp_path: Path) -> None:
+    folder = copied(original, tmp_path, 0)
+    log, following, *_ = sorted(folder.glob("*.log"))
+    log.rename(log.with_suffix(".log.swap"))
+    assert _offsets(ks.read_records(folder))[0] == int(following.stem)
+
+
+def test_a_link_that_leads_nowhere_and_a_file_without_permission_stay_findings(
+    original: Path, tmp_path: Path
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    log, *_ = sorted(folder.glob("*.log"))
+    log.unlink()
+    log.symlink_to("nowhere")
+    done = command_line.run("info", folder)
+    assert done.returncode == 3
+    assert f"{log}: No such file or directory" in done.stderr
+    problems = ks.count_records(folder).problems
+    assert [one.symbol for one in problems] == ["UNREADABLE"]
+
+
+def test_segments_that_overlap_stay_findings_beside_retention(
+    original: Path, tmp_path: Path
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    first, second, *_ = sorted(folder.glob("*.log"))
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    done = command_line.run("records", folder)
+    assert done.returncode == 1
+    assert "[OFFSET_OVERLAP]" in done.stderr
+
+
+def test_positions_of_a_replaced_file_are_not_read_in_another_one(
+    original: Path, tmp_path: Path
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    segment = ks.open_log_dir(folder).partitions[0].log_segments[0]
+    batches = ks.scan_batches(segment).batches
+    new = folder / "new"
+    new.write_bytes(segment.path.read_bytes()[1:])
+    new.rename(segment.path)
+    with pytest.raises(FileGoneError, match="FILE_GONE"):
+        ks.verify_crcs(segment, batches)
