@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -12,9 +14,12 @@ if TYPE_CHECKING:
 
 # Seconds until a signal is raised again.
 _RETRY_SECONDS = 0.1
+# Seconds after a signal from which on another one ends the process at once.
+_PATIENCE_SECONDS = 2
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _received: int | None = None
+_received_at = 0.0
 
 
 def handle_signals() -> None:
@@ -53,12 +58,20 @@ def _stop(number: int, _frame: FrameType | None) -> None:
 
     NumPy discards exceptions raised while it inspects an operand's type, and other libraries turn
     them into errors of their own. An alarm therefore raises the exception again, except while an
-    exception is being handled.
+    exception is being handled. A further signal, seconds later, ends the process at once.
     """
-    global _received
+    global _received, _received_at
+    if _received is None:
+        _received_at = time.monotonic()
+    elif time.monotonic() - _received_at > _PATIENCE_SECONDS:  # a library does not end its work
+        os._exit(128 + number)
     _received = number
+    _raise_in_main(number)
+
+
+def _raise_in_main(number: int) -> None:
     if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda *_: _stop(number, None))
+        signal.signal(signal.SIGALRM, lambda *_: _raise_in_main(number))
         signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
     if sys.exc_info()[1] is None:
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)

@@ -272,29 +272,35 @@ class FileChangedError(KafkaScanError, OSError):
     reason : str
     position : int or None
         Position of the first byte that was not there, or is no longer; None if it is not known.
+    others : str
+        What was done to other files before, as part of a sentence; may be empty.
     """
 
-    def __init__(self, path: str, reason: str, position: int | None = None) -> None:
+    def __init__(
+        self, path: str, reason: str, position: int | None = None, others: str = ""
+    ) -> None:
         super().__init__(errno.EBUSY, reason)
         self.filename = path
         self.path = path
         self.reason = reason
         self.position = position
+        self.others = others
 
     def __str__(self) -> str:
         where = "" if self.position is None else f"position {self.position}: "
+        others = f", but {self.others}" if self.others else ""
         return (
-            f"{self.path}: {where}{self.reason} since it was read. It was left as it is: stop what"
-            " writes it, and run the command again [FILE_CHANGED]"
+            f"{self.path}: {where}{self.reason} since it was read. It was left as it is{others}:"
+            " stop what writes it, and run the command again [FILE_CHANGED]"
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.path, self.reason, self.position)
+        return type(self), (self.path, self.reason, self.position, self.others)
 
 
 class FileGoneError(KafkaScanError, FileNotFoundError):
     """
-    A file of a log was deleted since its folder was listed: by retention, or by compaction.
+    Retention or compaction deleted or replaced a file of a log since its folder was listed.
 
     Attributes
     ----------
@@ -302,7 +308,7 @@ class FileGoneError(KafkaScanError, FileNotFoundError):
     """
 
     def __init__(self, path: str) -> None:
-        reason = "the file was deleted since its folder was listed"
+        reason = "the file was deleted or replaced since its folder was listed"
         super().__init__(errno.ENOENT, reason)
         self.filename = path
         self.path = path

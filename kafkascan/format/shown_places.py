@@ -9,9 +9,12 @@ _USER_IS_A_SECRET = frozenset(
     {"http", "https", "s3", "s3a", "s3n", "gs", "gcs", "az", "azure", "adl"}
 )
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(:[0-9]*)?")
-# Without what ends a sentence or a quotation; a comma may be followed by the next URL.
+# Without what ends a sentence or a quotation, unless a password has it; a comma may be followed
+# by the next URL.
 _IN_TEXT = re.compile(
-    r"[a-z][a-z0-9+.-]*://(?:(?![,;][a-z][a-z0-9+.-]*://)[^\s'\"<>])*(?<![:,;.)\]])", re.IGNORECASE
+    r"[a-z][a-z0-9+.-]*://(?:[^\s/?#@]*@)?"
+    r"(?:(?![,;][a-z][a-z0-9+.-]*://)[^\s'\"<>])*(?<![:,;.)\]])",
+    re.IGNORECASE,
 )
 
 

@@ -29,16 +29,23 @@ class BackgroundCalls:
     def call(self, function: Callable[[], Result]) -> Result:
         """Return the result of a function, or raise its error."""
         done: Future[Result] = Future()
-        self._team.begin(lambda: _make_call(function, done))
         try:
+            self._team.begin(lambda: _make_call(function, done))
+            # A thread that waits without a limit may not notice a signal of the process.
+            while wait([done], POLL).not_done:
+                pass
             return done.result()
         except BaseException:
-            self._team.cancel()
-            while wait([done], 0).not_done:
-                # Again and again: a library that begins its work forgets what was before.
-                self._interrupt()
-                wait([done], POLL)
+            if not done.cancel():
+                self._end(done)
             raise
+
+    def _end(self, done: Future[Result]) -> None:
+        self._team.cancel()
+        while wait([done], 0).not_done:
+            # Again and again: a library that begins its work forgets what was before.
+            self._interrupt()
+            wait([done], POLL)
 
     def close(self) -> None:
         """End the thread."""
@@ -46,6 +53,8 @@ class BackgroundCalls:
 
 
 def _make_call(function: Callable[[], Result], done: Future[Result]) -> None:
+    if not done.set_running_or_notify_cancel():
+        return
     try:
         done.set_result(function())
     except BaseException as error:

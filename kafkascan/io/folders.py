@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.format.file_names import SWAP_SUFFIX
 from kafkascan.io.source_protocols import OPEN_FLAGS, FilePins, PinnedFile, regular_size
 from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
@@ -210,19 +210,20 @@ class PinnedFolder(DiskFolder):
             return super().read(name)
         try:
             return read_regular(self._file(name))
+        except FileGoneError:  # replaced after an earlier read; nothing refers to its positions
+            return super().read(name)
         except FileNotFoundError:
             return None
 
     def still_has(self, name: str) -> bool:
         """Return whether the file that had a name is still in its place."""
-        inode = self._pins.inodes.get(name)
+        path, pins = self._prefix + name, self._pins
         try:
             # File systems of layers may list other inodes than those of opened files.
-            if name in self._pins.opened:
-                return os.stat(self._prefix + name).st_ino == inode
-            return inodes_in(self.path).get(name) == inode
+            found = os.stat(path) if name in pins.opened else os.lstat(path)
         except OSError:
             return False
+        return not pins.are_stable or found.st_ino == pins.inodes.get(name)
 
 
 # Renames of a broker that replaces segments take less, also of many.

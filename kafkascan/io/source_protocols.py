@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -61,7 +62,7 @@ class FileRange:
     path: str
 
 
-@dataclass(frozen=True)
+@dataclass
 class FilePins:
     """
     The files of a folder as they were when it was listed.
@@ -72,10 +73,17 @@ class FilePins:
         By name.
     opened : set of str
         Names of the files that were opened.
+    are_stable : bool
+        Whether a file has the same inode each time, which some network file systems do not keep:
+        then names alone identify files.
     """
 
     inodes: dict[str, int]
     opened: set[str] = field(default_factory=set)
+    are_stable: bool = True
+
+
+_ADOPTION = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -113,20 +121,36 @@ class PinnedFile:
             If it was deleted or replaced since the folder was listed.
         OSError
         """
+        descriptor = self._open_listed()
+        if descriptor is None:
+            with _ADOPTION:  # another thread may have opened the file with its name meanwhile
+                descriptor = self._open_listed()
+                return self._open_named() if descriptor is None else descriptor
+        return descriptor
+
+    def _open_listed(self) -> int | None:
+        """Return a descriptor of the file that was listed, or of the one that was opened."""
         for path in (self.path, self.path + DELETED_SUFFIX):
             with suppress(FileNotFoundError):
                 descriptor = os.open(path, OPEN_FLAGS)
-                if os.fstat(descriptor).st_ino == self.pins.inodes.get(self.name):
+                inode = os.fstat(descriptor).st_ino
+                if not self.pins.are_stable or inode == self.pins.inodes.get(self.name):
                     self.pins.opened.add(self.name)
                     return descriptor
                 os.close(descriptor)
+        return None
+
+    def _open_named(self) -> int:
+        """Return a descriptor of the file with the name, if no other one was opened before."""
         if self.name not in self.pins.opened:
             with suppress(FileNotFoundError):
                 descriptor = os.open(self.path, OPEN_FLAGS)
-                self.pins.inodes[self.name] = os.fstat(descriptor).st_ino
+                inode = os.fstat(descriptor).st_ino
+                self.pins.are_stable = inode == os.stat(self.path).st_ino
+                self.pins.inodes[self.name] = inode
                 self.pins.opened.add(self.name)
                 return descriptor
-        if os.path.islink(self.path):  # it leads nowhere
+        if os.path.islink(self.path) and not os.path.exists(self.path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
         raise FileGoneError(self.path)
 

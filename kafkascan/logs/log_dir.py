@@ -6,7 +6,7 @@ import enum
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -268,15 +268,33 @@ def read_again_if_gone(read: Callable[[], Result]) -> Result:
 
 
 def _segment_now(listed: SegmentFile) -> SegmentFile | None:
-    """Return the segment that has the offsets of a listed one now; None if there is none."""
-    try:
-        folder = pinned_folder(DiskFolder(listed.folder.path))
+    """
+    Return the segment that has the offsets of a listed one now; None if a broker deleted them.
+
+    A broker never deletes the last segment of a log, and renames a folder that it deletes. Anything
+    else is an error of the segment, which the caller gets when it opens it.
+    """
+    plain = DiskFolder(listed.folder.path)
+    segments = []
+    with suppress(FileNotFoundError):
+        folder = pinned_folder(plain)
         segments = segments_among(folder, folder.names(), SegmentKinds.LOG)
-    except FileNotFoundError:  # the topic is being deleted
-        return None
+    if not segments:
+        return None if _is_being_deleted(plain.path) else replace(listed, folder=plain)
     base_offset = listed.base_offset or 0
     reaching = [one for one in segments if (one.base_offset or 0) <= base_offset]
     return reaching[-1] if reaching else None
+
+
+def _is_being_deleted(folder: Path) -> bool:
+    """Return whether a broker has renamed a partition's folder to delete it."""
+    states = ("-delete", "-stray")
+    with suppress(OSError):
+        return not folder.exists() and any(
+            name.startswith(f"{folder.name}.") and name.endswith(states)
+            for name in os.listdir(folder.parent)
+        )
+    return False
 
 
 def _kind_of(name: SegmentName) -> SegmentKinds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -354,7 +353,7 @@ def _of_topics(logs: list[Log], topics: Collection[str] | None, *, is_typed: boo
     require_items(str, topics=topics)
     found = [log for log in logs if log.partition.topic in topics]
     if not found:
-        place = os.path.commonpath([log.partition.path for log in logs])
+        place = ", ".join(sorted({str(log.partition.path.parent) for log in logs})) or "no paths"
         raise NoLogsError(place, f"no partitions of {', '.join(sorted(topics))} here")
     return found
 

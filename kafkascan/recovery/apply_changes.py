@@ -110,10 +110,13 @@ class ChangeApplier:
                 if change.action is Action.SPLIT:
                     _split(self._splits[change], self._files, backup=self._backup)
                 else:
-                    _apply(change, self._files, backup=self._backup)
+                    _apply(change, self._files, self._deleted(), backup=self._backup)
             self.finish_step()
         except OSError as error:
             self.error = error
+
+    def _deleted(self) -> set[str]:
+        return {one.name for one in self.applied if one.action is Action.DELETE}
 
     def sync_folder(self) -> None:
         """Make the names in the folder durable, those of up-to-date files, too."""
@@ -194,7 +197,7 @@ def _require_as_read(path: Path, file: FileIdentity | None) -> None:
         file.require_unchanged()
 
 
-def _apply(change: Change, files: PlannedFiles, *, backup: bool) -> None:
+def _apply(change: Change, files: PlannedFiles, deleted: set[str], *, backup: bool) -> None:
     folder, path = files.folder, files.folder / change.name
     if change.action is Action.DELETE:
         _require_as_read(path, files.as_read(change.name))
@@ -205,7 +208,7 @@ def _apply(change: Change, files: PlannedFiles, *, backup: bool) -> None:
     elif change.action is Action.RENAME:
         old_path = folder / str(change.old_name)
         _require_as_read(old_path, files.as_read(old_path.name))
-        _require_as_read(path, files.as_read(change.name))
+        _require_as_read(path, None if path.name in deleted else files.as_read(path.name))
         _back_up(path, backup=backup)
         os.replace(old_path, path)
     else:

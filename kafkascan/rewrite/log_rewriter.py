@@ -29,7 +29,12 @@ from kafkascan.broker_state.indexes import (
     write_index,
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
-from kafkascan.format.errors import CorruptBatchError, RewriteError, record_error
+from kafkascan.format.errors import (
+    CorruptBatchError,
+    FileChangedError,
+    RewriteError,
+    record_error,
+)
 from kafkascan.format.file_names import (
     REWRITE_MARK,
     REWRITE_SUFFIX,
@@ -295,8 +300,15 @@ class LogRewriter(Generic[Report]):
         the next run rebuilds the side files that were removed.
         """
         self._remove_side_files(folder, logs, [log for log, _ in changed], is_folder=is_folder)
-        for _, file in changed:
-            file.put_in_place()
+        for count, (_, file) in enumerate(changed):
+            try:
+                file.put_in_place()
+            except FileChangedError as error:
+                error.others = (
+                    f"{count} of {len(changed)} logs are replaced and side files are removed; the"
+                    " next run completes that"
+                )
+                raise
         for one in {file.folder for _, file in changed}:
             sync_folder(one)
         if is_folder:

@@ -107,8 +107,8 @@ def test_a_signal(line: str, machine: Machine) -> None:
 def test_a_signal_at_many_moments(line: str, machine: Machine) -> None:
     calls = machine.calls(line)
     for number in OF_SIGNALS:
-        for part in range(40):
-            machine.require_ended_by(number, part * calls // 42, line)
+        for part in range(1, 11):  # not before the first lines of main(), which nothing handles
+            machine.require_ended_by(number, part * calls // 11, line)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")

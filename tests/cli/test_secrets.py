@@ -32,6 +32,7 @@ URLS = (
     f"http://HOST/PATH?sig={SECRET}/{SECRET}==",
     f"https://user:{SECRET}/{SECRET}@HOST/PATH",
     f"http://user:{SECRET}?{SECRET}#@HOST/PATH",
+    f"http://user:'{SECRET}@HOST/PATH",
     f"s3://{SECRET}@bucket/PATH",
     f"az://container/PATH?sv=2025&sig={SECRET}",
     f"memory://user:{SECRET}@x/PATH",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,8 +11,11 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.format.errors import FileGoneError
-from kafkascan.io import folders
+from kafkascan.format.errors import FileGoneError, KafkaScanError
+from kafkascan.io import folders, source_protocols
+from kafkascan.io.folders import DiskFolder, PinnedFolder
+from kafkascan.io.source_protocols import PinnedFile
+from kafkascan.tables.table import AnyTable
 from tests.support import command_line
 from tests.support.moving_logs import CHANGES, Change, MovingLog
 from tests.support.partitions import HealthyPartition
@@ -251,3 +256,87 @@ def test_positions_of_a_replaced_file_are_not_read_in_another_one(
     new.rename(segment.path)
     with pytest.raises(FileGoneError, match="FILE_GONE"):
         ks.verify_crcs(segment, batches)
+
+
+VANISHING: dict[str, Callable[[Path], AnyTable]] = {
+    "iter_records": lambda folder: list(ks.iter_records(folder, on_corrupt="stop"))[-1],
+    "read_records": lambda folder: ks.read_records(folder, on_corrupt="stop"),
+    "count_records": ks.count_records,
+    "read_transactions": ks.read_transactions,
+    "read_fingerprints": ks.analysis.read_fingerprints,
+}
+
+
+@pytest.mark.parametrize("name", VANISHING)
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_a_folder_that_vanishes_is_no_empty_log(
+    name: str, is_moved: bool, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No broker moves a folder away, nor deletes all segments of one: a disk may be unmounted."""
+
+    def vanish(folder: Path) -> None:
+        if is_moved:
+            folder.parent.rename(folder.parent.with_suffix(".moved"))
+            return
+        for path in folder.glob("*.log"):
+            path.unlink()
+
+    for after in range(1, LISTINGS):
+        folder = copied(original, tmp_path, after)
+        log = MovingLog(folder, vanish, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            try:
+                found = VANISHING[name](folder)
+            except (OSError, KafkaScanError):
+                continue
+        if log.listings < after:
+            break
+        assert any(one.rows_missing for one in found.problems), f"listing {after}"
+
+
+def test_a_gap_where_files_have_other_inodes_at_each_look(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As some network file systems: a gap is a problem there, too."""
+    folder = copied(original, tmp_path, 0)
+    sorted(folder.glob("*.log"))[2].unlink()
+    numbers = itertools.count(10**9)
+
+    def of_other_inode(stat: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        def look(*given: object, **options: object) -> os.stat_result:
+            found = list(stat(*given, **options))
+            found[1] = next(numbers)
+            return os.stat_result(found)
+
+        return look
+
+    for name in ("stat", "fstat", "lstat"):
+        monkeypatch.setattr(source_protocols.os, name, of_other_inode(getattr(os, name)))
+    assert "OFFSET_GAP" in [one.symbol for one in ks.count_records(folder).problems]
+
+
+def test_threads_that_open_a_linked_segment(original: Path, tmp_path: Path) -> None:
+    folder = copied(original, tmp_path, 0)
+    log, *_ = sorted(folder.glob("*.log"))
+    log.symlink_to(log.rename(tmp_path / "elsewhere.log"))
+    opened = PinnedFolder(DiskFolder(folder)).source(log.name)
+    assert isinstance(opened, PinnedFile)
+    # Another thread opens it between the two looks of this one.
+    looks = iter([lambda: None, opened._open_listed])
+    first = PinnedFile(opened.path, opened.name, opened.pins)
+    os.close(opened.open())
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(PinnedFile, "_open_listed", lambda _: next(looks)())
+        os.close(first.open())
+
+
+def test_a_side_file_that_was_replaced_is_read(original: Path, tmp_path: Path) -> None:
+    folder = copied(original, tmp_path, 0)
+    index, *_ = sorted(folder.glob("*.index"))
+    pinned = PinnedFolder(DiskFolder(folder))
+    before = pinned.read(index.name)
+    new = folder / "new"
+    new.write_bytes(index.read_bytes())
+    new.rename(index)
+    assert pinned.read(index.name) == before is not None

@@ -13,7 +13,7 @@ from kafkascan.recovery import apply_changes, log_jobs
 from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings
 from tests.support.command_line import run
 from tests.support.files import contents
-from tests.support.segments import T0
+from tests.support.segments import T0, batch_v2
 from tests.unit.recovery.damaged_partitions import NOW, without_backups
 
 _WHOLE = b"".join(
@@ -146,6 +146,26 @@ def test_a_log_that_is_split_is_compared(
 
 def test_a_split_is_no_change_of_another_process(overflowing: Path) -> None:
     assert ks.recover(overflowing, write=True, truncate=True, now_ms=NOW).is_in_order
+
+
+def test_a_replacement_that_is_split_is_no_change_of_another_process(tmp_path: Path) -> None:
+    """The recovery deletes the log whose name the replacement gets, and then splits it."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    name = f"{0:020}.log"
+    (folder / name).write_bytes(b"".join(batch_v2(base_offset=offset) for offset in (0, 2, 4)))
+    replacement = (1, 3, 2**31 + 20)
+    (folder / f"{name}.swap").write_bytes(
+        b"".join(batch_v2(base_offset=offset) for offset in replacement)
+    )
+    (done,) = ks.recover(folder, write=True, truncate=True, now_ms=NOW).partitions
+    assert done.error is None
+    offsets = [
+        int(one)
+        for log in sorted(folder.glob("*.log"))
+        for one in ks.scan_batches(log).batches["base_offset"]
+    ]
+    assert offsets == [*replacement]
 
 
 def test_a_directory_with_a_log_that_changed_is_not_marked_clean(
