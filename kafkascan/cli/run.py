@@ -149,8 +149,11 @@ class FindingReport:
         elif headers.end is not ScanEnd.CLEAN:
             end_offset = None if self.offsets is None else self.offsets.end_offset
             tail = Tail(headers.end, headers.position, headers.trailing_bytes)
-            message = tail.describe(tail.intact_batches(source, end_offset))
-            self.add(f"{source.path}: position {tail.position}: {message} [{tail.end}]")
+            lost = tail.intact_batches(source, end_offset)
+            # A broker that runs may be writing the last batch now.
+            is_note = tail.end is ScanEnd.TORN_TAIL and not len(lost) and source.has_grown()
+            message = f"position {tail.position}: {tail.describe(lost)} [{tail.end}]"
+            self.add(f"{source.path}: {message}", is_note=is_note)
 
 
 def scan(source: Source, start: int = 0) -> BatchIterator:

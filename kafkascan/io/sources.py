@@ -377,6 +377,15 @@ class Source:
         if size_now < self.size:
             raise self.fault_error(size_now)
 
+    def has_grown(self) -> bool:
+        """Return whether the file is larger than what was opened of it; False for other sources."""
+        if self._descriptor is not None:
+            return self._size_now() > self.size
+        try:  # a small file was read and closed
+            return os.stat(self.path).st_size > self.size
+        except OSError:
+            return False
+
     def fault_error(self, position: int) -> SourceReadError:
         """Return the error for a byte position that could not be read."""
         size_now = self._size_now()

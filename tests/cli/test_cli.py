@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -21,6 +22,7 @@ import kafkascan as ks
 from kafkascan.cli import commands
 from kafkascan.cli.verb_table import VERBS
 from kafkascan.io.page_cache import DropBehind
+from kafkascan.logs.log_problems import Tail
 from tests.support.cold_files import evict
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.permissions import folder_for_all
@@ -158,6 +160,26 @@ def test_damage_is_reported_and_the_run_continues(tmp_path: Path, log: Path) -> 
     listed = run("batches", bad_crc, "--verify", "--columns", "base_offset", "--format", "csv")
     assert listed.returncode == 1
     assert listed.stdout.splitlines()[3] == "2,false"
+
+
+@pytest.mark.parametrize("verb", ["info", "verify", "batches", "records"])
+def test_a_batch_that_is_being_written_is_a_note(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, log = tmp_path / f"{0:020}.log", Rig().batches(5).log
+    path.write_bytes(log[:-3])
+    intact_batches = Tail.intact_batches
+
+    def write_the_rest(tail: Tail, *given: Any) -> ks.BatchTable:
+        with path.open("ab") as file:
+            file.write(log[-3:])
+        return intact_batches(tail, *given)
+
+    monkeypatch.setattr(Tail, "intact_batches", write_the_rest)
+    done = run(verb, path)
+    assert done.returncode == 0
+    assert "65 bytes follow the last complete batch [TORN_TAIL]" in done.stderr
+    assert run(verb, path).stderr.count("TORN_TAIL") == 0
 
 
 @pytest.mark.parametrize("as_file", [True, False])
