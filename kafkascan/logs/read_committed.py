@@ -109,7 +109,8 @@ class CommittedView:
         ends = last_offset(batches)
         for producer_id in np.unique(batches["producer_id"]):
             mine = np.flatnonzero(batches["producer_id"] == producer_id)
-            first, last = np.searchsorted(self.producer_ids, [producer_id, producer_id + 1])
+            first = np.searchsorted(self.producer_ids, producer_id, "left")
+            last = np.searchsorted(self.producer_ids, producer_id, "right")
             at = first + np.searchsorted(self.first_offsets[first:last], ends[mine], "right") - 1
             is_known = at >= first
             known = mine[is_known]

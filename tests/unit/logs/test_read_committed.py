@@ -119,3 +119,15 @@ def test_damage_is_an_error(tmp_path: Path) -> None:
     partition.log(2).write_bytes(bytes(100_000)[:16] + b"\x09" + bytes(1000))
     with pytest.raises(ks.CorruptBatchError):
         ks.logs.read_committed_view(partition.folder)
+
+
+def test_the_largest_producer_id() -> None:
+    """Producer ids have no end after which another one could come."""
+    largest = 2**63 - 1
+    aborted = np.array(
+        [(largest, 0, 5)], [("producer_id", "i8"), ("first_offset", "i8"), ("marker", "i8")]
+    )
+    view = ks.logs.CommittedView.of_aborted(aborted, 100, marker_column="marker")
+    batches = ks.scan_batches(batch_of([RecordV2()], base_offset=3)).batches.copy()
+    batches["producer_id"] = largest
+    assert view.are_aborted(batches).tolist() == [True]
