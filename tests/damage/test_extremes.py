@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import IS_SANITIZED
 from tests.support.warm_process import run_warm
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the CPU clock of a process")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the CPU clock of a process"),
+    pytest.mark.skipif(IS_SANITIZED, reason="libraries that commands load end under sanitizers"),
+]
 
 _PROGRAM = """
 import json, sys

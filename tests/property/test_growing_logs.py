@@ -28,6 +28,11 @@ from tests.support.command_line import run
 from tests.support.examples import seeds
 from tests.support.paths import GOLDEN
 from tests.support.transactional_logs import Step, TransactionalLog
+from tests.support.waiting import IS_SANITIZED
+
+pytestmark = pytest.mark.skipif(
+    IS_SANITIZED, reason="libraries that commands load end under sanitizers"
+)
 
 COMMITTED = "read_committed"
 

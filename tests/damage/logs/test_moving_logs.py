@@ -19,6 +19,11 @@ from kafkascan.tables.table import AnyTable
 from tests.support import command_line
 from tests.support.moving_logs import CHANGES, Change, MovingLog
 from tests.support.partitions import HealthyPartition
+from tests.support.waiting import IS_SANITIZED
+
+pytestmark = pytest.mark.skipif(
+    IS_SANITIZED, reason="libraries that commands load end under sanitizers"
+)
 
 COMMANDS: dict[str, list[str]] = {
     "info": ["info", "DIR"],
