@@ -90,7 +90,15 @@ def _read(run: Run, inputs: Sequence[SegmentInput], query: RowQuery[Any]) -> Fou
         for batches in report.tables(source, begin(source, one.start_position)):
             yield from query.rows(one, start_offset, source, batches, report)
 
-    return run.stream(inputs, read)
+    for log in group_by_log(inputs):
+        _read_transactions(run, log[0], query)
+        yield from run.stream(log, read)
+
+
+def _read_transactions(run: Run, one: SegmentInput, query: RowQuery[Any]) -> None:
+    report = FindingReport()
+    query.read_transactions(one, report)
+    run.print_report(report)
 
 
 def with_sample(
@@ -109,6 +117,7 @@ def with_sample(
     else:
         counting, begin = replace(query, sample=RecordSample(np.empty(0, np.int64))), scan
     for log in group_by_log(inputs):
+        _read_transactions(run, log[0], query)
         checks = InputChecks()
         for one in log:
             # What is wrong is reported when the records are read.

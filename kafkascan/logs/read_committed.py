@@ -29,7 +29,7 @@ from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_dir import LogLike, PartitionDir, attempts_to_open
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import OffsetCursor, open_logs
+from kafkascan.logs.opened_logs import Log, OffsetCursor, open_logs
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
 
@@ -193,11 +193,30 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     """
     if isinstance(log, (str, os.PathLike, ObjectUrl)):
         log = find_partition(log) or log
-    opened = open_logs(log)[0]
+    is_alone = not isinstance(log, PartitionDir)
+    return committed_view_of(open_logs(log)[0], is_alone=is_alone, on_corrupt=on_corrupt)
+
+
+def committed_view_of(
+    log: Log, *, is_alone: bool = False, on_corrupt: OnCorruptLog
+) -> CommittedView:
+    """
+    Read the transactions of a log, from the segments that were listed; see `read_committed_view`.
+
+    Who reads records of a listing that is older than that of its transactions may miss records that
+    the transactions make visible.
+
+    Parameters
+    ----------
+    log : Log
+    is_alone : bool, default False
+        Whether the log is one source, whose end says nothing about its log.
+    on_corrupt : {"raise", "stop"}
+    """
     builder, problems, cursor = CommittedViewBuilder(), LogProblems(), OffsetCursor()
-    checks, is_alone = LogChecks(opened, problems), not isinstance(log, PartitionDir)
+    checks = LogChecks(log, problems)
     unreadable: list[int] = []  # offsets of markers
-    for listed in opened.segments:
+    for listed in log.segments:
         for segment in attempts_to_open(listed):
             offsets = SegmentOffsets(segment, cursor.position)
             try:
@@ -224,6 +243,6 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
         checks.finish()
     if on_corrupt == "raise":
         problems.require_complete()
-    view = builder.view(opened.segments[-1].base_offset or 0)
+    view = builder.view(log.segments[-1].base_offset or 0)
     stable = min([view.last_stable_offset, *unreadable])
     return replace(view, last_stable_offset=stable, problems=problems.found)

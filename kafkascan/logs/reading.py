@@ -20,7 +20,7 @@ from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import open_partition
+from kafkascan.logs.opened_logs import Log, open_partition
 from kafkascan.logs.queries.conditions import RowRange, mask_batches, mask_records
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reading import (
@@ -168,9 +168,9 @@ def read_records(
     record, plus the decompressed bytes of compressed batches.
     """
     source = as_object_url(source, storage_options)
-    partition, problems = _found_partition(source, batches), LogProblems()
-    visible, source = visible_batches(
-        partition or source, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+    found, problems = _log_or_source(source, batches, log_start_offset), LogProblems()
+    visible, found = visible_batches(
+        found, isolation, transactions, on_corrupt=on_corrupt, problems=problems
     )
     options = ReadOptions(
         columns=columns,
@@ -181,15 +181,15 @@ def read_records(
         on_corrupt=on_corrupt,
         visible=visible,
     )
-    typed = _decoding_of(partition or source, key, value, require_threads(threads))
+    typed = _decoding_of(found, key, value, require_threads(threads))
     options = _with_what_is_decoded(options, typed)
     options = _in_times(options, from_time, to_time)
-    if partition is not None:
-        table = read_log(open_partition(partition, log_start_offset), options, problems)
+    if isinstance(found, Log):
+        table = read_log(found, options, problems)
     else:
         require_not_negative(log_start_offset=log_start_offset)
         options = collecting(options, problems)
-        table = read_from(_one_source(source), batches, log_start_offset or 0, options)
+        table = read_from(found, batches, log_start_offset or 0, options)
     if typed is not None:
         table = _decoded(table, typed, problems)
     return table.with_problems(problems.found)
@@ -249,9 +249,9 @@ def iter_records(
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
     source = as_object_url(source, storage_options)
-    partition, problems = _found_partition(source, batches), LogProblems()
-    visible, source = visible_batches(
-        partition or source, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+    found, problems = _log_or_source(source, batches, log_start_offset), LogProblems()
+    visible, found = visible_batches(
+        found, isolation, transactions, on_corrupt=on_corrupt, problems=problems
     )
     options = ReadOptions(
         columns=columns,
@@ -264,15 +264,14 @@ def iter_records(
         on_corrupt=on_corrupt,
         visible=visible,
     )
-    typed = _decoding_of(partition or source, key, value, 1)
+    typed = _decoding_of(found, key, value, 1)
     options = _with_what_is_decoded(options, typed)
     options = _in_times(options, from_time, to_time)
-    if partition is not None:
-        log = open_partition(partition, log_start_offset)
-        return decoded_tables(iter_log(log, options, problems=problems), typed, problems)
+    if isinstance(found, Log):
+        return decoded_tables(iter_log(found, options, problems=problems), typed, problems)
     require_not_negative(log_start_offset=log_start_offset)
     options = collecting(options, problems)
-    tables = iter_from(_one_source(source), batches, log_start_offset or 0, options)
+    tables = iter_from(found, batches, log_start_offset or 0, options)
     tables = itertools.chain(tables, last_table(problems, options))
     return decoded_tables(tables, typed, problems)
 
@@ -281,13 +280,13 @@ def iter_records(
 
 
 def _decoding_of(
-    source: LogLike, key: ColumnDecoders | None, value: ColumnDecoders | None, threads: int
+    source: Log | SourceLike, key: ColumnDecoders | None, value: ColumnDecoders | None, threads: int
 ) -> ItemDecoding | None:
     """Return what decodes keys and values; None if they stay bytes."""
     given = require_decoders(key=key, value=value)
     if not given:
         return None
-    log = source if isinstance(source, PartitionDir) else _log_of(_one_source(source))
+    log = source.partition if isinstance(source, Log) else _log_of(source)
     topic, partition = (None, None) if log is None else (log.topic, log.partition)
     if isinstance(source, (bytes, bytearray, memoryview)):  # whose text would have all of them
         path = f"<{type(source).__name__}>"
@@ -318,21 +317,21 @@ def decoded_tables(
     return tables if typed is None else (_decoded(one, typed, problems) for one in tables)
 
 
-# ---- partitions, and the log start offset ----------------------------------------------------
+# ---- logs, and the log start offset ------------------------------------------------------------
 
 
-def _found_partition(source: LogLike, batches: BatchTable | None) -> PartitionDir | None:
-    """Return the partition that is read; None for a single source."""
+def _log_or_source(
+    source: LogLike, batches: BatchTable | None, log_start_offset: int | None
+) -> Log | SourceLike:
+    """Return the log of a partition, listed now for all that is read of it; a source as it is."""
     found = source if isinstance(source, PartitionDir) else None
     if isinstance(source, (str, os.PathLike, ObjectUrl)):
         found = find_partition(source)
     if found is not None and batches is not None:
         raise ValueError(f"{found.path}: give the segment to which the batches belong")
-    return found
-
-
-def _one_source(source: LogLike) -> SourceLike:
-    assert not isinstance(source, PartitionDir)  # it is a `Log`
+    if found is not None:
+        return open_partition(found, log_start_offset)
+    assert not isinstance(source, PartitionDir)
     return source
 
 
@@ -371,13 +370,13 @@ def require_isolation(isolation: str) -> None:
 
 
 def visible_batches(
-    source: LogLike,
+    source: Log | SourceLike,
     isolation: str,
     transactions: CommittedView | None,
     *,
     on_corrupt: OnCorruptLog,
     problems: LogProblems,
-) -> tuple[Visible | None, LogLike]:
+) -> tuple[Visible | None, Log | SourceLike]:
     """
     Return the mask of visible batches, and the source, which may have been opened for it.
 
@@ -386,15 +385,17 @@ def visible_batches(
     require_isolation(isolation)
     if isolation == "read_uncommitted":
         return None, source
-    from kafkascan.logs.read_committed import read_committed_view
+    from kafkascan.logs.read_committed import committed_view_of, read_committed_view
 
-    if transactions is None and isinstance(source, PartitionDir):
-        transactions = read_committed_view(source, on_corrupt=on_corrupt)
+    if transactions is None and isinstance(source, Log):
+        transactions = committed_view_of(source, on_corrupt=on_corrupt)
     if transactions is None:
-        log = _log_of(_one_source(source))
-        with borrowed_source(_one_source(source), close=False) as owner:
+        assert not isinstance(source, Log)
+        partition = _log_of(source)
+        with borrowed_source(source, close=False) as owner:
             source = owner
-            transactions = read_committed_view(owner if log is None else log, on_corrupt=on_corrupt)
+            log = owner if partition is None else partition
+            transactions = read_committed_view(log, on_corrupt=on_corrupt)
     for one in transactions.problems:
         problems.add(one)
     return transactions.mask, source

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.io.folders import SingleFileFolder
-from kafkascan.logs.log_dir import LogLike
+from kafkascan.io.sources import SourceLike
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.queries.conditions import Condition, Span, mask_batches
@@ -106,10 +106,10 @@ class RecordSelection:
         """Return False if the condition rules a range of offsets out."""
         return bool(self.condition.may_hold({**self._place(), "offset": Span(first, last)}))
 
-    def _transaction_log(self) -> LogLike:
+    def _transaction_log(self) -> Log | SourceLike:
         """Return what contains the log's transactions."""
         is_alone = isinstance(self.log.partition.folder, SingleFileFolder)
-        return self.log.segments[0].as_source() if is_alone else self.log.partition
+        return self.log.segments[0].as_source() if is_alone else self.log
 
 
 def _exactly(value: int | str | None) -> Span | None:

@@ -35,6 +35,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 COMMITTED = "read_committed"
+# Records that were listed, or opened, before the transactions were read.
+FOUND = (54, 158, 294, 397)
 
 
 @contextmanager
@@ -160,7 +162,7 @@ OF_A_FILE = {
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_log_as_of_some_moment(tmp_path: Path, name: str) -> None:
-    for seed in seeds(120):
+    for seed in {*FOUND, *seeds(120)}:
         log = _GrowingLog(tmp_path / str(seed), seed)
         first = len(log.moments) - 1
         with growing(log.grow):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, is_control, last_offset
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import LogLike
 from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.queries.index_seek import RowAnchor
 from kafkascan.logs.queries.segment_inputs import SEGMENT_FIELDS, SegmentInput
@@ -50,6 +50,14 @@ class RowQuery(Protocol[Rows]):
     @property
     def reads_batches(self) -> bool:
         """Whether all batches are read, not only their headers."""
+
+    def read_transactions(self, one: SegmentInput, findings: Findings, /) -> None:
+        """
+        Read what decides which batches of a log are visible, before a segment of it is opened.
+
+        A segment that is opened before has none of the records that the transactions make visible
+        and that were appended in between.
+        """
 
     def rows(
         self,
@@ -91,6 +99,9 @@ class BatchQuery:
     def selects_all(self) -> bool:
         """See `RowQuery`."""
         return not self.limits.is_limited
+
+    def read_transactions(self, one: SegmentInput, findings: Findings) -> None:
+        """See `RowQuery`."""
 
     def rows(
         self,
@@ -181,6 +192,9 @@ class RecordQuery:
         Whether keys and values are needed to decode the records of Kafka's own topics.
     also_read : tuple of str
         Other columns to read; as `columns`.
+    visible : dict
+        The masks of visible batches of logs whose transactions were read, by path. Copies of a
+        query share it.
     """
 
     columns: tuple[str, ...]
@@ -195,7 +209,7 @@ class RecordQuery:
     sample: RecordSample | None = None
     decodes: bool = False
     also_read: tuple[str, ...] = ()
-    _visible: dict[Path, Visible | None] = field(default_factory=dict, init=False, repr=False)
+    visible: dict[Path, Visible | None] = field(default_factory=dict, repr=False)
 
     @property
     def selects_all(self) -> bool:
@@ -275,7 +289,8 @@ class RecordQuery:
         """Return the batches whose headers meet the conditions; see `rows`."""
         wanted = self.limits.condition("offset", "offset", "timestamp", start_offset)
         mask = mask_batches(wanted, batches)
-        visible = self._visible_of(one, source, findings)
+        path, log = (one.partition.path, one.log) if one.is_served else (one.path, source)
+        visible = self._visible_in(path, log, findings)
         if visible is not None:
             mask = mask & visible(batches)
         if self.sample is not None and self.control != "include":
@@ -287,17 +302,20 @@ class RecordQuery:
         """Return which records reach an anchor."""
         return anchor.is_reached(records["offset"], records["timestamp"])
 
-    def _visible_of(self, one: SegmentInput, source: Source, findings: Findings) -> Visible | None:
+    def read_transactions(self, one: SegmentInput, findings: Findings) -> None:
+        """See `RowQuery`."""
+        if one.is_served:
+            self._visible_in(one.log.partition.path, one.log, findings)
+
+    def _visible_in(self, path: Path, log: Log | Source, findings: Findings) -> Visible | None:
         """Return the mask of visible batches; the transactions of a log are read once."""
-        path = one.partition.path if one.is_served else one.path
-        if path not in self._visible:
-            log: LogLike = one.partition if one.is_served else source
+        if path not in self.visible:
             problems = LogProblems()
-            self._visible[path], _ = visible_batches(
+            self.visible[path], _ = visible_batches(
                 log, self.isolation, None, on_corrupt="stop", problems=problems
             )
             findings.add_problems(problems.found)
-        return self._visible[path]
+        return self.visible[path]
 
     def _select(self, table: RecordTable, wanted: Condition) -> RecordTable:
         mask = mask_records(wanted, table)
