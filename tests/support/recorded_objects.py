@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+
+from kafkascan.io.stores.prefetching_reader import RequestCost
+
+_PATIENCE_S = 0.5
+
+
+class UsualCost(RequestCost):
+    """What requests usually cost, however long those take that wait for others."""
+
+    def add(self, size: int, seconds: float) -> None:
+        """Do nothing."""
 
 
 class RecordedObject:
@@ -14,8 +24,9 @@ class RecordedObject:
     Parameters
     ----------
     data : bytes
-    latency : float
-        Seconds that each request takes.
+    together : int
+        Requests are answered when so many were in flight at the same time once, or after a while:
+        what a reader requests at the same time is seen on a busy machine, too.
     fault : callable, optional
         Called with each range before it is answered; it may raise.
 
@@ -32,7 +43,7 @@ class RecordedObject:
     def __init__(
         self,
         data: bytes,
-        latency: float = 0.0,
+        together: int = 1,
         fault: Callable[[int, int], None] = lambda position, size: None,
     ) -> None:
         self.size = len(data)
@@ -40,23 +51,24 @@ class RecordedObject:
         self.most_in_flight = 0
         self._in_flight = 0
         self._data = data
-        self._latency = latency
+        self._together = together
         self._fault = fault
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
     def read(self, position: int, size: int) -> bytes:
         """Return a range."""
         assert 0 <= position < position + size <= self.size
-        with self._lock:
+        with self._changed:
             self.ranges.append((position, size))
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self.most_in_flight >= self._together, _PATIENCE_S)
         try:
-            time.sleep(self._latency)
             self._fault(position, size)
             return self._data[position : position + size]
         finally:
-            with self._lock:
+            with self._changed:
                 self._in_flight -= 1
 
     @property

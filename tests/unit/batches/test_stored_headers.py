@@ -12,7 +12,7 @@ import kafkascan as ks
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from tests.spark.logs import plain_batch
-from tests.support.recorded_objects import RecordedObject
+from tests.support.recorded_objects import RecordedObject, UsualCost
 
 MIB = 1 << 20
 SIZES = {"1 MB": 1_000_000, "100 KB": 100_000, "16 KB": 16_000}
@@ -34,10 +34,10 @@ def index_of(log: bytes) -> bytes:
 
 
 def reader_of(
-    log: bytes, index: bytes | None, latency: float = 0.0
+    log: bytes, index: bytes | None, together: int = 1
 ) -> tuple[RecordedObject, PrefetchingReader]:
-    stored = RecordedObject(log, latency)
-    return stored, PrefetchingReader(stored, lambda: index)
+    stored = RecordedObject(log, together)
+    return stored, PrefetchingReader(stored, lambda: index, UsualCost())
 
 
 @pytest.mark.parametrize(("size", "share"), [("1 MB", 0.02), ("100 KB", 0.1), ("16 KB", 1.001)])
@@ -50,7 +50,7 @@ def test_the_share_of_bytes_that_a_scan_requests(size: str, share: float) -> Non
 
 def test_headers_are_requested_ahead_of_a_walk() -> None:
     log = LOGS["100 KB"]
-    stored, reader = reader_of(log, index_of(log), latency=0.03)
+    stored, reader = reader_of(log, index_of(log), together=50)
     ks.scan_batches(reader)
     assert stored.most_in_flight >= 50
 
@@ -130,7 +130,7 @@ def iter_records(reader: PrefetchingReader) -> int:
 def test_records_request_each_byte_once(
     log: bytes, read: Callable[[PrefetchingReader], int]
 ) -> None:
-    stored, reader = reader_of(log, index_of(log), latency=0.02)
+    stored, reader = reader_of(log, index_of(log), together=2)
     assert read(reader) == len(ks.read_records(log))
     assert stored.is_each_byte_requested_once()
     assert stored.most_in_flight >= 2
@@ -158,7 +158,7 @@ def test_an_object_without_batches() -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_checksums_request_each_byte_once(size: str) -> None:
     log = LOGS[size]
-    stored, reader = reader_of(log, None, latency=0.02)
+    stored, reader = reader_of(log, None, together=2)
     assert ks.verify_crcs(reader, ks.scan_batches(log).batches).all()
     assert stored.requested_bytes <= 1.001 * len(log)
     assert stored.most_in_flight >= 2

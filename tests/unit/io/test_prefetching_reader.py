@@ -13,7 +13,8 @@ from hypothesis import given, settings, strategies as st
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.stores import prefetching_reader
 from kafkascan.io.stores.prefetching_reader import REQUESTS_AT_ONCE, PrefetchingReader, RequestCost
-from tests.support.recorded_objects import RecordedObject
+from tests.support.recorded_objects import RecordedObject, UsualCost
+from tests.support.waiting import HANG_SECONDS
 
 MIB = 1 << 20
 DATA = random.Random(11).randbytes(1 << 16) * 640  # 40 MiB
@@ -57,8 +58,8 @@ def test_any_reads_return_the_bytes_of_the_object(steps: list[tuple[str, int, in
 
 @pytest.mark.parametrize("step", [4_096, 100_000, MIB])
 def test_reads_in_order_request_each_byte_once_with_several_requests_in_flight(step: int) -> None:
-    stored = RecordedObject(DATA, latency=0.01)
-    assert read(PrefetchingReader(stored), 0, len(DATA), step) == DATA
+    stored = RecordedObject(DATA, together=3)
+    assert read(PrefetchingReader(stored, cost=UsualCost()), 0, len(DATA), step) == DATA
     assert stored.is_each_byte_requested_once()
     assert stored.most_in_flight >= 3
     assert len(stored.ranges) < 12
@@ -127,14 +128,14 @@ def test_the_cost_of_requests_follows_their_times() -> None:
 
 
 def test_headers_are_requested_together_and_read_once() -> None:
-    stored = RecordedObject(DATA, latency=0.2)  # a busy machine starts a hundred threads meanwhile
-    reader = PrefetchingReader(stored)
     found = range(0, len(DATA), 200_000)
+    stored = RecordedObject(DATA, together=min(len(found), REQUESTS_AT_ONCE))
+    reader = PrefetchingReader(stored)
     reader.request(found)
     for position in found:
         assert reader.read_at(position, 61) == DATA[position : position + 61]
     assert len(stored.ranges) == len(found)
-    assert min(len(found), REQUESTS_AT_ONCE) // 2 < stored.most_in_flight <= REQUESTS_AT_ONCE
+    assert stored.most_in_flight == min(len(found), REQUESTS_AT_ONCE)
 
 
 def test_memory_is_bounded() -> None:
@@ -174,12 +175,19 @@ def test_requests_are_made_where_no_thread_can_be_started(monkeypatch: pytest.Mo
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_does_not_wait_for_requests_of_its_parent() -> None:
-    reader = PrefetchingReader(RecordedObject(DATA, latency=0.05))
+    parent, is_answered = os.getpid(), threading.Event()
+
+    def wait_in_parent(position: int, size: int) -> None:
+        if position >= 12 * MIB and os.getpid() == parent:
+            is_answered.wait()
+
+    reader = PrefetchingReader(RecordedObject(DATA, fault=wait_in_parent))
     read(reader, 0, 12 * MIB, MIB)
     assert any(not one.data.done() for one in reader._blocks)
     child = multiprocessing.get_context("fork").Process(target=require_data, args=(reader,))
     child.start()
-    child.join(30)
+    child.join(HANG_SECONDS)
+    is_answered.set()
     assert child.exitcode == 0
 
 

@@ -14,7 +14,7 @@ from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.tiered.tier_files import SyntheticFile
 from kafkascan.tiered.tier_segments import TierFolder
 from tests.spark.logs import plain_batch
-from tests.support.recorded_objects import RecordedObject
+from tests.support.recorded_objects import RecordedObject, UsualCost
 
 NAME = "00000000000000000000"
 LOG = b"".join(plain_batch(offset, 1, 500_000) for offset in range(30))
@@ -29,7 +29,7 @@ class StoredLog:
     size: int = len(LOG)
 
     def source(self) -> SourceLike:
-        return PrefetchingReader(self.stored)
+        return PrefetchingReader(self.stored, cost=UsualCost())
 
     def read(self) -> bytes:
         raise NotImplementedError
@@ -49,7 +49,7 @@ def scan(stored: RecordedObject, index: SyntheticFile | None) -> bytes:
 
 
 def test_an_index_of_a_tier_lets_a_scan_request_headers_ahead() -> None:
-    stored = RecordedObject(LOG, latency=0.02)
+    stored = RecordedObject(LOG, together=10)
     assert scan(stored, SyntheticFile(INDEX)) == ks.scan_batches(LOG).batches.tobytes()
     assert stored.requested_bytes < 0.03 * len(LOG)
     assert stored.most_in_flight >= 10
