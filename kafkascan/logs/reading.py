@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.format.arguments import require_not_negative
+from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.folders import SingleFileFolder
@@ -21,10 +21,11 @@ from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log, open_partition
-from kafkascan.logs.queries.conditions import RowRange, mask_batches, mask_records
+from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reading import (
     collecting,
+    every_segment,
     iter_from,
     iter_log,
     last_table,
@@ -59,6 +60,8 @@ def read_records(
     isolation: Isolation = "read_uncommitted",
     transactions: CommittedView | None = None,
     log_start_offset: int | None = None,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
     from_time: TimeLike | None = None,
     to_time: TimeLike | None = None,
     verify: bool = False,
@@ -103,6 +106,9 @@ def read_records(
         the base offset of the first segment, or the offset in the data dir's
         ``log-start-offset-checkpoint`` if it is higher (``DeleteRecords``). 0 reads everything
         that is on disk.
+    from_offset, to_offset : int, optional
+        Only records with offsets of ``[from_offset, to_offset)`` are returned. Segments and batches
+        without such offsets are not read.
     from_time, to_time : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Only records with timestamps of ``[from_time, to_time)`` are returned. An int is
         milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC. Batches are not
@@ -183,9 +189,10 @@ def read_records(
     )
     typed = _decoding_of(found, key, value, require_threads(threads))
     options = _with_what_is_decoded(options, typed)
-    options = _in_times(options, from_time, to_time)
+    limits = _limits(from_offset, to_offset, from_time, to_time)
+    options = _within(limits, options)
     if isinstance(found, Log):
-        table = read_log(found, options, problems)
+        table = read_log(found, options, problems, _segments_within(limits, found))
     else:
         require_not_negative(log_start_offset=log_start_offset)
         options = collecting(options, problems)
@@ -205,6 +212,8 @@ def iter_records(
     isolation: Isolation = "read_uncommitted",
     transactions: CommittedView | None = None,
     log_start_offset: int | None = None,
+    from_offset: int | None = None,
+    to_offset: int | None = None,
     from_time: TimeLike | None = None,
     to_time: TimeLike | None = None,
     verify: bool = False,
@@ -224,7 +233,9 @@ def iter_records(
     ----------
     source, batches, columns, control, isolation, transactions, log_start_offset
         See `read_records`.
-    from_time, to_time, verify, max_decompressed_size, on_corrupt, storage_options, key, value
+    from_offset, to_offset, from_time, to_time, verify, max_decompressed_size, on_corrupt
+        See `read_records`.
+    storage_options, key, value
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in
@@ -266,9 +277,12 @@ def iter_records(
     )
     typed = _decoding_of(found, key, value, 1)
     options = _with_what_is_decoded(options, typed)
-    options = _in_times(options, from_time, to_time)
+    limits = _limits(from_offset, to_offset, from_time, to_time)
+    options = _within(limits, options)
     if isinstance(found, Log):
-        return decoded_tables(iter_log(found, options, problems=problems), typed, problems)
+        is_wanted = _segments_within(limits, found)
+        tables = iter_log(found, options, problems=problems, is_wanted=is_wanted)
+        return decoded_tables(tables, typed, problems)
     require_not_negative(log_start_offset=log_start_offset)
     options = collecting(options, problems)
     tables = iter_from(found, batches, log_start_offset or 0, options)
@@ -335,27 +349,59 @@ def _log_or_source(
     return source
 
 
-# ---- times -----------------------------------------------------------------------------------
+# ---- offsets and times -------------------------------------------------------------------------
 
 
-def _in_times(
-    options: ReadOptions, from_time: TimeLike | None, to_time: TimeLike | None
-) -> ReadOptions:
-    """Return options that select the records of a range of times."""
-    start = None if from_time is None else moment_of(from_time, "from_time")
-    stop = None if to_time is None else moment_of(to_time, "to_time")
-    if start is None and stop is None:
-        return options
-    if start is not None and stop is not None and stop < start:
+def _limits(
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: TimeLike | None,
+    to_time: TimeLike | None,
+) -> RowRange:
+    """Return the ranges of records to read; raise ValueError if one ends before it begins."""
+    offsets = {"from_offset": from_offset, "to_offset": to_offset}
+    require_integers(**{name: one for name, one in offsets.items() if one is not None})
+    limits = RowRange(
+        from_offset,
+        to_offset,
+        None if from_time is None else moment_of(from_time, "from_time"),
+        None if to_time is None else moment_of(to_time, "to_time"),
+    )
+    if _ends_before(limits.from_offset, limits.to_offset):
+        raise ValueError(f"to_offset {to_offset!r} is before from_offset {from_offset!r}")
+    if _ends_before(limits.from_time, limits.to_time):
         raise ValueError(f"to_time {to_time!r} is before from_time {from_time!r}")
-    limits = RowRange(from_time=start, to_time=stop)
-    condition = limits.condition("offset", "offset", "timestamp", start_offset=0)
+    return limits
+
+
+def _ends_before(start: int | None, stop: int | None) -> bool:
+    return start is not None and stop is not None and stop < start
+
+
+def _condition(limits: RowRange) -> Condition:
+    return limits.condition("offset", "offset", "timestamp", start_offset=0)
+
+
+def _within(limits: RowRange, options: ReadOptions) -> ReadOptions:
+    """Return options that select the records within limits."""
+    if not limits.is_limited:
+        return options
+    condition = _condition(limits)
     return replace(
         options.select_visible(partial(mask_batches, condition)),
         wanted=partial(mask_records, condition),
-        also_stored=(*options.also_stored, "timestamp"),
+        also_stored=(*options.also_stored, *condition.columns),
         selects_few=True,
     )
+
+
+def _segments_within(limits: RowRange, log: Log) -> Callable[[SegmentFile], bool]:
+    """Return which segments of a log may contain offsets within limits."""
+    if limits.from_offset is None and limits.to_offset is None:
+        return every_segment
+    from kafkascan.logs.queries.index_seek import segments_to_read
+
+    return segments_to_read(log.segments, _condition(limits)).__contains__
 
 
 # ---- transactions ----------------------------------------------------------------------------

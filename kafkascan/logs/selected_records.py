@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +14,11 @@ from kafkascan.io.sources import SourceLike
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.queries.conditions import Condition, Span, mask_batches
-from kafkascan.logs.queries.index_seek import ends_before
+from kafkascan.logs.queries.index_seek import segments_to_read
 from kafkascan.logs.reading import Isolation, visible_batches
-from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_reading import iter_log, last_table
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
-
-_HIGHEST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,8 @@ class RecordSelection:
         isolation : str
             See `read_records`.
         """
-        problems, read = LogProblems([self.log]), set(self._segments())
+        problems = LogProblems([self.log])
+        read = segments_to_read(self.log.segments, self.condition, self._place())
         if self.log.error is not None:
             if options.on_corrupt == "raise":
                 raise self.log.error
@@ -82,29 +79,6 @@ class RecordSelection:
     def _place(self) -> dict[str, Span | None]:
         one = self.log.partition
         return {"topic": _exactly(one.topic), "partition": _exactly(one.partition)}
-
-    def _segments(self) -> list[SegmentFile]:
-        """
-        Return the segments without those whose offsets the condition rules out.
-
-        A segment ends where the next one begins, but segments may overlap: it is left out if its
-        index leads to batches that end there.
-        """
-        segments = self.log.segments
-        ends = [one.base_offset or 0 for one in segments[1:]]
-        return [one for one, end in zip_longest(segments, ends) if self._is_read(one, end)]
-
-    def _is_read(self, segment: SegmentFile, end: int | None) -> bool:
-        base_offset = segment.base_offset or 0
-        if not self._may_hold(base_offset, _HIGHEST):
-            return False
-        if end is None or self._may_hold(base_offset, end - 1):
-            return True
-        return not ends_before(segment, end)
-
-    def _may_hold(self, first: int, last: int) -> bool:
-        """Return False if the condition rules a range of offsets out."""
-        return bool(self.condition.may_hold({**self._place(), "offset": Span(first, last)}))
 
     def _transaction_log(self) -> Log | SourceLike:
         """Return what contains the log's transactions."""

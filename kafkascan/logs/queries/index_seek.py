@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from kafkascan.broker_state.indexes import IndexEntries, parse_index
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_problems import misplaced_batch
+from kafkascan.logs.queries.conditions import Condition, Span, Spans
 from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.logs.segment import SegmentFile
 
@@ -75,6 +76,38 @@ def ends_before(segment: SegmentFile, offset: int) -> bool:
             return is_below and tail.end is ScanEnd.CLEAN
     except (OSError, KafkaScanError):
         return False  # a reader of the whole segment says what is wrong with it
+
+
+def segments_to_read(
+    segments: Sequence[SegmentFile], condition: Condition, place: Spans | None = None
+) -> frozenset[SegmentFile]:
+    """
+    Return the segments of a log without those whose offsets a condition rules out.
+
+    A segment ends where the next one begins, but segments may overlap: it is left out if its index
+    leads to batches that end there.
+
+    Parameters
+    ----------
+    segments : sequence of SegmentFile
+        In their order.
+    condition : Condition
+    place : mapping, optional
+        The spans of what all records have in common.
+    """
+
+    def may_hold(first: int, last: int) -> bool:
+        return bool(condition.may_hold({**(place or {}), "offset": Span(first, last)}))
+
+    def is_read(segment: SegmentFile, following: SegmentFile | None) -> bool:
+        first = segment.base_offset or 0
+        if following is None or not may_hold(first, HIGHEST_OFFSET):
+            return may_hold(first, HIGHEST_OFFSET)
+        end = following.base_offset or 0
+        return may_hold(first, end - 1) or not ends_before(segment, end)
+
+    pairs = zip_longest(segments, segments[1:])
+    return frozenset(one for one, following in pairs if is_read(one, following))
 
 
 def _last_indexed_position(segment: SegmentFile) -> int | None:

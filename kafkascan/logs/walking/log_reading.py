@@ -45,6 +45,11 @@ def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
     return replace(options, on_damage=note_damage)
 
 
+def every_segment(_: SegmentFile) -> bool:
+    """Return True."""
+    return True
+
+
 def last_table(problems: LogProblems, options: ReadOptions) -> Iterator[RecordTable]:
     """Yield a table that has the problems, if there are any."""
     if len(problems.found):
@@ -62,6 +67,9 @@ class _SegmentsInTurn:
     options : ReadOptions
     problems : LogProblems
         Receives what is wrong; complete after the last segment.
+    is_wanted : callable
+        Returns whether the offsets of a listed segment are read: where the cleaner has replaced it
+        since, by one that also has other offsets.
 
     Attributes
     ----------
@@ -69,9 +77,15 @@ class _SegmentsInTurn:
         For reading the segments; the end of each is known when it was read.
     """
 
-    def __init__(self, log: Log, options: ReadOptions, problems: LogProblems) -> None:
+    def __init__(
+        self,
+        log: Log,
+        options: ReadOptions,
+        problems: LogProblems,
+        is_wanted: Callable[[SegmentFile], bool],
+    ) -> None:
         self._goes_on = options.on_corrupt == "stop"
-        self._log, self._problems = log, problems
+        self._log, self._problems, self._is_wanted = log, problems, is_wanted
         self._checks = LogChecks(log, problems)
         self._cursor = OffsetCursor()
         self._offsets: SegmentOffsets  # of the segment that is read
@@ -84,6 +98,9 @@ class _SegmentsInTurn:
 
     def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
         for listed in self._log.served_segments:
+            if not self._is_wanted(listed):
+                self._checks.skip()
+                continue
             for segment in attempts_to_open(listed):
                 self._offsets, self._tail = SegmentOffsets(segment, self._cursor.position), None
                 self._is_gone = False
@@ -117,10 +134,6 @@ class _SegmentsInTurn:
             raise error
         self._checks.add_error(segment, detached(error))
 
-    def leave_out(self) -> None:
-        """Go on with the next segment, because nothing of this one is asked for."""
-        self._checks.skip()
-
     def _require_complete(self) -> None:
         if not self._goes_on:
             self._problems.require_complete()
@@ -142,9 +155,15 @@ class _SegmentsInTurn:
         self._tail = headers
 
 
-def read_log(log: Log, options: ReadOptions, problems: LogProblems) -> RecordTable:
-    """Decode the records of a log into one table; see `read_records`."""
-    segments, is_alone = _SegmentsInTurn(log, options, problems), len(log.served_segments) == 1
+def read_log(
+    log: Log,
+    options: ReadOptions,
+    problems: LogProblems,
+    is_wanted: Callable[[SegmentFile], bool] = every_segment,
+) -> RecordTable:
+    """Decode the records of a log into one table; see `read_records` and `iter_log`."""
+    segments = _SegmentsInTurn(log, options, problems, is_wanted)
+    is_alone = len(log.served_segments) == 1
     tables = []
     for segment, start_offset in segments:
         try:
@@ -167,7 +186,7 @@ def iter_log(
     options: ReadOptions,
     *,
     problems: LogProblems | None = None,
-    is_wanted: Callable[[SegmentFile], bool] | None = None,
+    is_wanted: Callable[[SegmentFile], bool] = every_segment,
 ) -> Iterator[RecordTable]:
     """
     Decode the records of a log into tables of bounded size; see `iter_records`.
@@ -179,14 +198,11 @@ def iter_log(
     problems : LogProblems, optional
         Those that are known already.
     is_wanted : callable, optional
-        Returns whether a segment is read; by default all are.
+        Returns whether a segment is read.
     """
     problems = LogProblems() if problems is None else problems
-    segments = _SegmentsInTurn(log, options, problems)
+    segments = _SegmentsInTurn(log, options, problems, is_wanted)
     for segment, start_offset in segments:
-        if is_wanted is not None and not is_wanted(segment):
-            segments.leave_out()
-            continue
         try:
             yield from iter_from(segment, None, start_offset, segments.options)
         except (OSError, KafkaScanError) as error:

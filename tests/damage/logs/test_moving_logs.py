@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import kafkascan as ks
@@ -122,14 +123,26 @@ def _polars(path: Path) -> list[int]:
     return ks.polars.scan_records(path).select("offset").collect()["offset"].to_list()
 
 
+def _polars_of_range(path: Path) -> list[int]:
+    frame = ks.polars.scan_records(path).filter(pl.col("offset") >= 30, pl.col("offset") < 80)
+    return frame.select("offset").collect()["offset"].to_list()
+
+
 # Each returns offsets of records or batches that ascend, and has no problems.
 READERS: dict[str, Callable[[Path], list[int]]] = {
     "read_records": lambda path: _offsets(ks.read_records(path)),
     "read_records committed": lambda path: _offsets(
         ks.read_records(path, isolation="read_committed")
     ),
+    "read_records of a range": lambda path: _offsets(
+        ks.read_records(path, from_offset=30, to_offset=80)
+    ),
     "iter_records": lambda path: _chained(ks.iter_records(path)),
+    "iter_records of a range": lambda path: _chained(
+        ks.iter_records(path, from_offset=30, to_offset=80)
+    ),
     "polars.scan_records": _polars,
+    "polars.scan_records of a range": _polars_of_range,
     "scan_log_dir": _scanned,
     "count_records": _counted,
     "read_fingerprints": lambda path: [
@@ -162,6 +175,19 @@ def test_each_offset_is_read_once_while_retention_and_the_cleaner_work(
         if log.listings < after:
             break
     assert after > 1
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_segments_that_were_chosen_and_are_replaced(
+    original: Path, tmp_path: Path, change: Change
+) -> None:
+    """The cleaner gives the offsets of a chosen segment to one that was not chosen."""
+    folder = copied(original, tmp_path, 0)
+    everything = _offsets(ks.read_records(folder, from_offset=30, to_offset=80))
+    tables = ks.iter_records(folder, from_offset=30, to_offset=80)
+    change(folder)
+    left = _offsets(ks.read_records(folder, from_offset=30, to_offset=80))
+    assert _chained(tables) in (everything, left)
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)

@@ -1,4 +1,4 @@
-"""Records of a range of times: exact, and without decoding batches that cannot have them."""
+"""Records of a range of offsets or times: exact, without decoding batches that cannot have them."""
 
 from __future__ import annotations
 
@@ -70,6 +70,50 @@ def test_records_of_a_range(start: int | None, stop: int | None) -> None:
     assert of_rows == [offset for offset, _ in expected if offset >= 2]
     after = read(LOG, from_time=start, to_time=stop, log_start_offset=4)
     assert after == [pair for pair in expected if pair[0] >= 4]
+
+
+@pytest.mark.parametrize("start", [None, -(2**63), 0, 1, 3, 6, 9, 2**63 - 1])
+@pytest.mark.parametrize("stop", [None, 0, 1, 4, 8, 2**63 - 1])
+def test_records_of_a_range_of_offsets(start: int | None, stop: int | None) -> None:
+    if start is not None and stop is not None and stop < start:
+        with pytest.raises(ValueError, match=r"to_offset .* is before from_offset"):
+            ks.read_records(LOG, from_offset=start, to_offset=stop)
+        return
+    expected = list(enumerate(TIMES))[max(start or 0, 0) : stop]
+    assert read(LOG, from_offset=start, to_offset=stop) == expected
+    batches = ks.scan_batches(LOG).batches[1:]
+    of_rows = ks.read_records(LOG, batches, from_offset=start, to_offset=stop)["offset"].tolist()
+    assert of_rows == [offset for offset, _ in expected if offset >= 2]
+    within = read(LOG, from_offset=start, to_offset=stop, from_time=T0 + 4)
+    assert within == [pair for pair in expected if pair[1] >= T0 + 4]
+
+
+@pytest.mark.parametrize("folder", PARTITIONS, ids=[one.name for one in PARTITIONS])
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_range_of_offsets_of_a_log(folder: Path, isolation: str) -> None:
+    everything = read(folder, isolation=isolation)
+    last = everything[-1][0] if everything else 10
+    for start, stop in ((None, last // 2), (last // 3, None), (last // 3, 2 * last // 3), (5, 5)):
+        found = read(folder, from_offset=start, to_offset=stop, isolation=isolation)
+        within = range(start or 0, last + 1 if stop is None else stop)
+        assert found == [pair for pair in everything if pair[0] in within]
+
+
+def test_segments_after_a_range_of_offsets_are_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "topic-0"
+    folder.mkdir()
+    for base_offset in range(0, 50, 10):
+        path = folder / f"{base_offset:020d}.log"
+        path.write_bytes(b"".join(batch(base_offset + at, T0) for at in range(10)))
+    for path in folder.glob("*[34]0.log"):
+        path.write_bytes(b"damaged")
+    assert [offset for offset, _ in read(folder, from_offset=15, to_offset=28)] == [*range(15, 28)]
+
+
+@pytest.mark.parametrize("value", [1.5, "7", 2**63])
+def test_limits_that_are_no_offsets(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="from_offset"):
+        ks.read_records(LOG, from_offset=value)
 
 
 def test_batches_that_may_have_records_of_a_range() -> None:
