@@ -1,0 +1,91 @@
+"""Let a history go on between the system calls of a reader."""
+
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import random
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.moving.histories import Steps
+
+_CALLS = ("open", "stat", "lstat", "fstat", "scandir", "listdir", "read", "pread", "preadv")
+
+
+@dataclass
+class Clock:
+    """
+    Advances a history at some of the system calls that Python makes on a data dir.
+
+    Attributes
+    ----------
+    data_dir : Path
+    history : iterator
+        Makes the next step each time that it is advanced.
+    dice : random.Random
+    most : int
+        The number of steps.
+    moments : list of Path
+        A copy of the data dir as it was at first, and after each step.
+    """
+
+    data_dir: Path
+    history: Steps
+    dice: random.Random
+    most: int
+    moments: list[Path] = field(default_factory=list)
+    _is_ticking: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def keep(self) -> None:
+        """Keep a copy of the data dir as of now."""
+        copy = self.data_dir.parent / f"moment-{len(self.moments)}" / self.data_dir.name
+        shutil.copytree(self.data_dir, copy)
+        self.moments.append(copy)
+
+    def tick(self) -> None:
+        """Make some steps, or none."""
+        if self._is_ticking:
+            return
+        with self._lock:
+            self._is_ticking = True
+            try:
+                for _ in range(self.dice.choice((0, 0, 0, 1, 1, 2))):
+                    if len(self.moments) > self.most:
+                        break
+                    next(self.history)
+                    self.keep()
+            finally:
+                self._is_ticking = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hook the system calls of this process."""
+        with pytest.MonkeyPatch.context() as patches:
+            for name in _CALLS:
+                patches.setattr(os, name, self._hooked(getattr(os, name)))
+            patches.setattr(io, "open", self._hooked(io.open))
+            patches.setattr(builtins, "open", self._hooked(builtins.open))
+            yield
+
+    def _hooked(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        here = os.fspath(self.data_dir)
+
+        def hooked(*arguments: Any, **options: Any) -> Any:
+            place = arguments[0] if arguments else None
+            if isinstance(place, int) or (
+                isinstance(place, (str, os.PathLike)) and os.fspath(place).startswith(here)
+            ):
+                self.tick()
+            return call(*arguments, **options)
+
+        return hooked

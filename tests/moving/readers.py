@@ -1,0 +1,130 @@
+"""Readers of logs, and what of their answers has to be true of one moment."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import kafkascan as ks
+from kafkascan.format.findings import Severity
+from kafkascan.tables.table import Problem
+from tests.spark.logs import rows as rows_of_spark
+from tests.support.command_line import run
+
+Answer = tuple[Any, ...]
+"""What an answer consists of."""
+CHANGED = frozenset({"CHANGED_WHILE_READ", "FILE_CHANGED", "FILE_GONE"})
+"""Symbols of what says that a log changed while it was read."""
+
+
+def symbols(problems: Iterable[Problem]) -> tuple[str, ...]:
+    """Return what is wrong, without the ends of appends in progress."""
+    return tuple(
+        sorted({
+            one.symbol
+            for one in problems
+            if one.severity is not Severity.NOTE
+            and not (one.symbol in ("TORN_TAIL", "ZERO_TAIL") and not one.rows_missing)
+        })
+    )  # fmt: skip
+
+
+def _records(table: ks.RecordTable) -> Answer:
+    offsets, keys = table["offset"].tolist(), table.items("key")
+    times = table["timestamp"].tolist()
+    return tuple(zip(offsets, keys, times, strict=True)), symbols(table.problems)
+
+
+def _iterated(path: Path, **options: Any) -> Answer:
+    rows: list[Any] = []
+    problems: list[Problem] = []
+    for table in ks.iter_records(path, batch_size=1, on_corrupt="stop", **options):
+        rows += _records(table)[0]
+        problems += table.problems
+    return tuple(rows), symbols(problems)
+
+
+def _scanned(path: Path) -> Answer:
+    table = ks.scan_log_dir(path)
+    rows = [(int(row["base_offset"]), int(row["crc"])) for chunk in table for row in chunk.batches]
+    return tuple(rows), symbols(table.problems)
+
+
+def _rows(read: Callable[[Path], Any], *left_out: str) -> Callable[[Path], Answer]:
+    def answer(path: Path) -> Answer:
+        table = read(path)
+        rows = [
+            tuple(value for name, value in row.items() if name not in left_out)
+            for row in table.rows()
+        ]
+        return repr(rows).replace(str(path.parent), "DATA"), symbols(table.problems)
+
+    return answer
+
+
+def _followed(path: Path) -> Answer:
+    polled = ks.logs.LogFollower(path).poll()
+    found = [ks.read_records(one.source, one.batches) for one in polled]
+    return tuple(row for table in found for row in _records(table)[0]), ()
+
+
+def _frame(path: Path, **options: Any) -> Answer:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ks.tables.IncompleteTableWarning)
+        frame = ks.polars.scan_records(path, on_corrupt="stop", **options).collect()
+    return (tuple(frame.select("offset", "key").rows()),)
+
+
+def _spark(view: str, *names: str) -> Callable[[Path], Answer]:
+    def answer(path: Path) -> Answer:
+        found = rows_of_spark(path=str(path), view=view, mode="PERMISSIVE")
+        return (tuple(tuple(row[name] for name in names) for row in found),)
+
+    return answer
+
+
+def _printed(*arguments: object) -> Callable[[Path], Answer]:
+    def answer(path: Path) -> Answer:
+        done = run(*(path if one == "LOG" else one for one in arguments), "--format", "jsonl")
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        lines = done.stderr.splitlines()
+        found = [line for line in lines if line.endswith("]") and not line.endswith("_TAIL]")]
+        # An append in progress is a note, if the log goes on to grow.
+        code = 0 if len(found) < len(lines) and done.returncode == 1 else done.returncode
+        return (f"{rows}, {sorted(found)}, {code}".replace(str(path.parent), "DATA"),)
+
+    return answer
+
+
+READERS: dict[str, Callable[[Path], Answer]] = {
+    "read_records": lambda path: _records(ks.read_records(path, on_corrupt="stop")),
+    "read_records committed": lambda path: _records(
+        ks.read_records(path, on_corrupt="stop", isolation="read_committed")
+    ),
+    "iter_records": _iterated,
+    "iter_records committed": lambda path: _iterated(path, isolation="read_committed"),
+    "scan_log_dir": _scanned,
+    "count_records": _rows(ks.count_records),
+    "count_records deep": _rows(lambda path: ks.count_records(path, deep=True)),
+    "read_transactions": _rows(ks.read_transactions),
+    "read_producers": _rows(ks.read_producers),
+    "scan_records": _frame,
+    "scan_records committed": lambda path: _frame(path, isolation="read_committed"),
+    "LogFollower": _followed,
+    "Spark records": _spark("records", "offset", "key"),
+    "Spark batches": _spark("batches", "base_offset", "max_timestamp"),
+    "records": _printed("records", "LOG", "--columns", "offset,key"),
+    "records --tail": _printed("records", "LOG", "--columns", "offset,key", "--tail", "3"),
+    "records committed": _printed(
+        "records", "LOG", "--columns", "offset,key", "--isolation", "read_committed"
+    ),
+    "batches": _printed("batches", "LOG", "--verify"),
+    "verify": _printed("verify", "LOG"),
+    "info": _printed("info", "LOG"),
+    "txns": _printed("txns", "LOG", "--state", "all"),
+    "sql records": _printed("sql", 'SELECT "offset", "key" FROM records', "LOG"),
+    "audit": _printed("audit", "LOG", "--deep"),
+}
