@@ -17,7 +17,13 @@ from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.source_protocols import PinnedFile
 from kafkascan.tables.table import AnyTable
 from tests.support import command_line
-from tests.support.moving_logs import CHANGES, Change, MovingLog
+from tests.support.moving_logs import (
+    CHANGES,
+    Change,
+    MovingLog,
+    cleaner_ends,
+    retention_ends,
+)
 from tests.support.partitions import HealthyPartition
 from tests.support.waiting import IS_SANITIZED
 
@@ -345,3 +351,50 @@ def test_a_side_file_that_was_replaced_is_read(original: Path, tmp_path: Path) -
     new.write_bytes(index.read_bytes())
     new.rename(index)
     assert pinned.read(index.name) == before is not None
+
+
+@pytest.mark.parametrize("change", [retention_ends, cleaner_ends])
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_one_listing_serves_all_segments_that_are_gone(
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Path], list[int]],
+    change: Change,
+) -> None:
+    at_rest = LISTINGS
+    for after in range(LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), change, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            read(log.folder)
+        at_rest = log.listings if after == 0 else at_rest
+        assert log.listings <= at_rest + 1
+        if after == at_rest:
+            break
+    assert after == at_rest
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_segment_that_is_gone_in_a_newer_listing_too(
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Path], list[int]],
+) -> None:
+    """Retention deletes the first segment after each listing."""
+    expected = read(original)
+    folder = copied(original, tmp_path, 0)
+    list_folder = folders._settled_inodes
+
+    def list_and_delete(path: Path) -> dict[str, int]:
+        found = list_folder(path)
+        logs = sorted(path.glob("*.log"))
+        if path == folder and len(logs) > 1:
+            logs[0].unlink()
+        return found
+
+    monkeypatch.setattr(folders, "_settled_inodes", list_and_delete)
+    offsets = read(folder)
+    assert 0 < len(offsets) < len(expected)
+    assert offsets == expected[-len(offsets) :] or read is READERS["count_records"]
