@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli.verbs import segment_commands
 from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.io import folders, source_protocols
 from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.source_protocols import PinnedFile
+from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.tables.table import AnyTable
 from tests.support import command_line
 from tests.support.moving_logs import (
@@ -398,3 +402,100 @@ def test_a_segment_that_is_gone_in_a_newer_listing_too(
     offsets = read(folder)
     assert 0 < len(offsets) < len(expected)
     assert offsets == expected[-len(offsets) :] or read is READERS["count_records"]
+
+
+def _unlink_logs(folder: Path) -> None:
+    for path in folder.glob("*.log"):
+        path.unlink()
+
+
+def _move_away(folder: Path) -> None:
+    folder.rename(folder.parent.with_suffix(".moved"))
+
+
+def _delete_third(folder: Path) -> None:
+    sorted(folder.glob("*.log"))[2].unlink()
+
+
+@pytest.fixture
+def changed_when_found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change], None]:
+    """Change a folder once a command knows the sizes of its files."""
+    find = SegmentPaths.find
+
+    def prepare(folder: Path, change: Change) -> None:
+        def find_and_change(paths: SegmentPaths, *given: Any) -> list[SegmentInput]:
+            found = find(paths, *given)
+            change(folder)
+            return found
+
+        monkeypatch.setattr(SegmentPaths, "find", find_and_change)
+
+    return prepare
+
+
+_OF_FILES = ("info", "verify", "index check", "batches --verify")
+
+
+@pytest.mark.parametrize("command", _OF_FILES)
+@pytest.mark.parametrize("vanish", [_unlink_logs, _move_away])
+def test_commands_say_that_a_folder_vanished(
+    original: Path,
+    tmp_path: Path,
+    changed_when_found: Callable[[Path, Change], None],
+    command: str,
+    vanish: Change,
+) -> None:
+    """As of a disk that is unmounted: no broker deletes all segments of a log."""
+    folder = copied(original, tmp_path, 0)
+    changed_when_found(folder, vanish)
+    done = command_line.run(*command.split(), folder)
+    assert done.returncode == 3
+    assert f"{min(original.glob('*.log')).name}: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_commands_say_that_a_segment_within_a_log_vanished(
+    original: Path,
+    tmp_path: Path,
+    changed_when_found: Callable[[Path, Change], None],
+    command: str,
+) -> None:
+    """Neither retention nor the cleaner leaves such a gap."""
+    folder = copied(original, tmp_path, 0)
+    changed_when_found(folder, _delete_third)
+    done = command_line.run(command, folder)
+    assert done.returncode == 1
+    assert "[OFFSET_GAP]" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_commands_read_the_segment_that_the_cleaner_has_put_in_place(
+    original: Path,
+    tmp_path: Path,
+    changed_when_found: Callable[[Path, Change], None],
+    command: str,
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    changed_when_found(folder, cleaner_ends)
+    done = command_line.run(command, folder, "--format", "jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    read = sum(json.loads(line)["batches"] for line in done.stdout.splitlines())
+    assert read == sum(len(ks.scan_batches(path).batches) for path in original.glob("*.log"))
+
+
+def test_rows_whose_file_is_gone_before_they_are_verified(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    verify_rows = segment_commands._verify_rows
+
+    def delete_and_verify(run: Any, one: SegmentInput, rows: Any) -> Any:
+        if one.path.exists() and one.path != max(folder.glob("*.log")):
+            one.path.unlink()
+        return verify_rows(run, one, rows)
+
+    monkeypatch.setattr(segment_commands, "_verify_rows", delete_and_verify)
+    done = command_line.run("batches", folder, "--verify", "--format", "jsonl")
+    assert done.returncode == 0
+    assert "[FILE_GONE]" in done.stderr
+    assert json.loads(done.stdout.splitlines()[0])["crc_is_valid"] is None
