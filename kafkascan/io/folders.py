@@ -139,9 +139,13 @@ class DiskFolder:
             one._parent = parent
         return found
 
+    def status(self, name: str) -> os.stat_result:
+        """Return the status of a file now."""
+        return os.stat(self._prefix + name)
+
     def size(self, name: str) -> int:
         """Return the size of a file now, in bytes."""
-        return os.stat(self._prefix + name).st_size
+        return self.status(name).st_size
 
     def source(self, name: str) -> SourceLike:
         """Return the path of a file."""
@@ -223,9 +227,9 @@ class PinnedFolder(DiskFolder):
     def _file(self, name: str) -> PinnedFile:
         return PinnedFile(self._prefix + name, name, self._pins)
 
-    def size(self, name: str) -> int:
-        """Return the size of a file now, in bytes."""
-        return self._file(name).size()
+    def status(self, name: str) -> os.stat_result:
+        """Return the status of the file that had a name, now."""
+        return self._file(name).status()
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of the side file that had a name; None if it is missing."""

@@ -295,9 +295,12 @@ def _segment_among(folder: PinnedFolder, listed: SegmentFile) -> SegmentFile | N
         plain = DiskFolder(folder.path)
         return None if _is_being_deleted(plain.path) else replace(listed, folder=plain)
     after = bisect_right(folder.live_logs, listed.base_offset or 0, key=itemgetter(0))
-    if not after:
-        return None
-    base_offset, name = folder.live_logs[after - 1]
+    return live_segment(folder, after - 1) if after else None
+
+
+def live_segment(folder: PinnedFolder, number: int) -> SegmentFile:
+    """Return one of the segments that a broker reads, by its place among them."""
+    base_offset, name = folder.live_logs[number]
     return SegmentFile(name, SegmentName(base_offset, None, "log", None), folder)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,18 @@ from kafkascan.io import folders, source_protocols
 from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.source_protocols import PinnedFile
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+from kafkascan.logs.log_chunks import inspect_chunks
+from kafkascan.logs.opened_logs import open_logs
+from kafkascan.logs.segment import SegmentFile
 from kafkascan.tables.table import AnyTable
 from tests.support import command_line
 from tests.support.moving_logs import (
     CHANGES,
+    SEGMENTS,
     Change,
     MovingLog,
     cleaner_ends,
+    retention_begins,
     retention_ends,
 )
 from tests.support.partitions import HealthyPartition
@@ -499,3 +505,88 @@ def test_rows_whose_file_is_gone_before_they_are_verified(
     assert done.returncode == 0
     assert "[FILE_GONE]" in done.stderr
     assert json.loads(done.stdout.splitlines()[0])["crc_is_valid"] is None
+
+
+def test_the_time_of_a_segment_that_was_renamed(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a time index, a broker takes the time of the file's last modification."""
+    starts = {0, int(sorted(original.glob("*.log"))[SEGMENTS].stem)}
+    for after in range(LISTINGS):
+        folder = copied(original, tmp_path, after)
+        for path in folder.glob("*.timeindex"):
+            path.write_bytes(b"")
+        log = MovingLog(folder, retention_begins, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            found = ks.lookup_timestamp(folder, 0, trust_index=True)
+        assert found is not None
+        assert found.offset in starts
+        if log.listings < after:
+            break
+
+
+class _FailsOnce:
+    """An inspector that cannot read the second table of the first segment."""
+
+    reads_content = True
+
+    def __init__(self, segment: SegmentFile, tables: Iterator[int]) -> None:
+        self._path, self._tables = segment.path, tables
+
+    def open(self, source: ks.Source) -> None:
+        """Take the source."""
+
+    def table(self, batches: Any) -> int:
+        """Return how many batches there are."""
+        if next(self._tables) == 1:
+            raise OSError(errno.EIO, "Input/output error", str(self._path))
+        return len(batches)
+
+    def end(self, *, is_whole: bool) -> None:
+        """Return nothing."""
+
+
+def test_batches_that_an_inspector_could_not_read_are_read_in_a_copy(
+    original: Path, tmp_path: Path
+) -> None:
+    """The walk does not go on behind what it has not returned."""
+    folder = copied(original, tmp_path, 0)
+    first, *_, last = sorted(folder.glob("*.log"))
+    everything = [ks.scan_batches(path).batches for path in sorted(folder.glob("*.log"))]
+    for path in folder.glob("*.log"):
+        if path not in (first, last):
+            path.unlink()
+    tables, offset = itertools.count(), int(everything[0]["base_offset"][2])
+    second = last.with_name(f"{offset:020}.log")
+    second.write_bytes(first.read_bytes()[int(everything[0]["position"][2]) :])
+    last.unlink()
+    (log,) = open_logs(folder)
+    segments = [(log.partition, one) for one in log.segments]
+    chunks = inspect_chunks(segments, range(2), 2, lambda one: _FailsOnce(one, tables), position=0)
+    read = [int(base) for chunk in chunks for base in chunk.batches["base_offset"]]
+    assert read == everything[0]["base_offset"].tolist()
+
+
+def test_a_log_that_is_truncated_into_the_segment_before_the_last(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower truncates its log, and then appends: the end of a log is no cut segment."""
+
+    def truncate(folder: Path) -> None:
+        *_, before, last = sorted(folder.glob("*.log"))
+        appended = last.read_bytes()[:70]
+        last.unlink()
+        with before.open("ab") as file:
+            file.write(appended)
+
+    symbols: set[str] = set()
+    for after in range(1, LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), truncate, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            for read in (ks.count_records, ks.analysis.read_fingerprints, ks.read_records):
+                symbols |= {one.symbol for one in read(log.folder).problems}
+        if log.listings < after:
+            break
+    assert symbols == {"TORN_TAIL"}
