@@ -274,6 +274,7 @@ def diff(
     def compare(path: Path, findings: FindingReport) -> ks.analysis.LogDiff:
         assert right is not None
         result = ks.diff_logs(path, right, offsets=offsets, compacted=compacted, **options)
+        findings.add_problems(result.notes)
         for one in result.partitions:
             _add_differences(findings, one)
         return result
