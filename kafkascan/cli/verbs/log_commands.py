@@ -100,7 +100,8 @@ def audit(
         from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown, is_locked
 
         logs = tier_options.logs_at(path, wanted, report, options["cluster"])
-        found = ks.audit(logs, on_progress=run.show_progress, **options)
+        others = [one for one in paths if one != path]
+        found = ks.audit(logs, on_progress=run.show_progress, other_dirs=others, **options)
         for line in _damage_lines(found):
             report.add(line)
         if had_clean_shutdown(found.path) is False and not is_locked(found.path):
