@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.filesize import decimal
 
 import kafkascan as ks
+from kafkascan.cli.verbs import recovery_commands
 from kafkascan.logs import SegmentFile
 from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
@@ -335,6 +337,23 @@ def test_build(killed: Path, tmp_path: Path) -> None:
         assert len(written) > 100
     assert run("index", "check", partition).returncode == 0
     assert run("index", "build", partition, "--write", "--output", tmp_path).returncode == 2
+
+
+def test_a_long_pass_over_a_clean_directory_is_announced(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(path.stat().st_size for path in killed.glob("[!_]*-*/*.log"))
+    assert "verifying" not in run("recover", killed).stderr
+    (killed / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":3}')
+    assert "verifying" not in run("recover", killed).stderr
+    monkeypatch.setattr(recovery_commands, "_LONG_PASS", size)
+    announced, *_ = run("recover", killed).stderr.splitlines()
+    assert announced == (
+        f"{killed}: shut down cleanly, so a broker would recover nothing: verifying the checksums"
+        f" of all {decimal(size)} of its logs; --no-verify leaves that out"
+    )
+    for option in ("--verify", "--no-verify"):
+        assert "verifying the" not in run("recover", killed, option).stderr
 
 
 @pytest.mark.parametrize("change", ["append", "replace", "delete"])
