@@ -322,7 +322,7 @@ def _cleaner_checkpoint(log: Log) -> tuple[int, int] | None:
 
 
 def _ignore(_: Path, __: Exception) -> None:
-    """Ignore a checkpoint that cannot be read: whoever reads the log warns of it."""
+    """Ignore a checkpoint that cannot be read: the read of the log has warned of it."""
 
 
 def _path_of(logs: Any) -> str:

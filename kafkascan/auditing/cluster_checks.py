@@ -241,9 +241,7 @@ def check_cluster(
     return checks
 
 
-def _of_same_broker(
-    owner: DataDirOwner, others: Sequence[LogDir]
-) -> list[tuple[str | None, bool]]:
+def _of_same_broker(owner: DataDirOwner, others: Sequence[LogDir]) -> list[tuple[str | None, bool]]:
     """Return the ids of a broker's data dirs, and whether the metadata log is in each."""
     return [
         (other.directory_id, any(log.topic == METADATA_TOPIC for log in one.partitions))

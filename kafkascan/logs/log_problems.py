@@ -575,7 +575,6 @@ class LogChecks:
         self.problems.add_guess(partition, str(tail.end), message, segment.path, position, severity)
         return True
 
-
     def _goes_on_after(self, segment: SegmentFile) -> bool:
         """Return whether other segments follow, in the listing that found a segment, and now."""
         last, folder = self.log.segments[-1], segment.folder

@@ -256,8 +256,9 @@ def diff(
     """Compare replicas, a backup or a mirror by batch headers.
 
     Prints a row per range of offsets that differs. Ranges that retention, replication lag or
-    compaction explain do not count as differences (is_difference is false). Exit code 1: there
-    are differences.
+    compaction explain do not count as differences (is_difference is false). Logs that differ are
+    read again if a running broker changed one of them meanwhile. Exit code 1: there are
+    differences.
 
     LEFT and RIGHT are data directories, partition directories, tar archives of directories,
     segment files, URLs of them, or files of fingerprints. In directories and archives, only the

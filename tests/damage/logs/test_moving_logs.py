@@ -19,9 +19,9 @@ from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.io import folders, source_protocols
 from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.source_protocols import PinnedFile
-from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.logs.log_chunks import inspect_chunks
 from kafkascan.logs.opened_logs import open_logs
+from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.tables.table import AnyTable
 from tests.support import command_line
