@@ -21,11 +21,11 @@ from kafkascan.analysis.diff_ranges import (
 )
 from kafkascan.analysis.fingerprints import (
     FINGERPRINT,
+    FingerprintedLog,
     FingerprintRows,
     Fingerprints,
     LogFingerprints,
-    ReadLog,
-    read_logs,
+    fingerprint_logs,
 )
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.leader_epochs import assign_epoch
@@ -388,8 +388,8 @@ def diff_logs(
     """
     if offsets not in ("same", "shifted"):
         raise ValueError(f"offsets must be 'same' or 'shifted', not {offsets!r}")
-    mine = read_logs(left, log_start_offset=log_start_offset, threads=threads)
-    theirs = read_logs(right, log_start_offset=log_start_offset, threads=threads)
+    mine = fingerprint_logs(left, log_start_offset=log_start_offset, threads=threads)
+    theirs = fingerprint_logs(right, log_start_offset=log_start_offset, threads=threads)
     notes = Problems(dict.fromkeys([*mine.notes, *theirs.notes]))
     comparison = _Comparison(offsets, compacted, log_start_offset)
     found = [comparison.of(*pair) for pair in _paired(mine.logs, theirs.logs)]
@@ -397,8 +397,8 @@ def diff_logs(
 
 
 def _paired(
-    left: list[ReadLog], right: list[ReadLog]
-) -> Iterator[tuple[ReadLog | None, ReadLog | None]]:
+    left: list[FingerprintedLog], right: list[FingerprintedLog]
+) -> Iterator[tuple[FingerprintedLog | None, FingerprintedLog | None]]:
     if len(left) == len(right) == 1:
         yield left[0], right[0]
         return
@@ -419,7 +419,7 @@ class _Comparison:
     compacted: bool
     log_start_offset: int | None
 
-    def of(self, left: ReadLog | None, right: ReadLog | None) -> PartitionDiff:
+    def of(self, left: FingerprintedLog | None, right: FingerprintedLog | None) -> PartitionDiff:
         """
         Compare two logs, and again as long as they differ and a broker changes one of them.
 
@@ -435,11 +435,14 @@ class _Comparison:
             time.sleep(seconds)
             left, right = (one.read_again(self.log_start_offset) for one in (left, right))
         diff = self._compare(left, right)
-        if not diff.is_same and (changed := [one for one in (left, right) if one.has_changed()]):
-            diff.problems = Problems([*diff.problems, *map(_note_of_change, changed)])
+        if not diff.is_same:
+            notes = [_note_of_change(one) for one in (left, right) if one.has_changed()]
+            diff.problems = Problems([*diff.problems, *dict.fromkeys(notes)])
         return diff
 
-    def _compare(self, left: ReadLog | None, right: ReadLog | None) -> PartitionDiff:
+    def _compare(
+        self, left: FingerprintedLog | None, right: FingerprintedLog | None
+    ) -> PartitionDiff:
         return _compare(
             None if left is None else left.fingerprints,
             None if right is None else right.fingerprints,
@@ -448,7 +451,7 @@ class _Comparison:
         )
 
 
-def _note_of_change(one: ReadLog) -> Problem:
+def _note_of_change(one: FingerprintedLog) -> Problem:
     assert one.listed is not None
     partition = one.listed.partition
     return Problem(

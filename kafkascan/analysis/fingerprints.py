@@ -218,12 +218,12 @@ def read_fingerprints(
         If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
     """
-    found = read_logs(logs, log_start_offset=log_start_offset, threads=threads)
+    found = fingerprint_logs(logs, log_start_offset=log_start_offset, threads=threads)
     return Fingerprints(found.path, [one.fingerprints for one in found.logs], found.notes)
 
 
 @dataclass(frozen=True, eq=False)
-class ReadLog:
+class FingerprintedLog:
     """
     A log whose fingerprints were read.
 
@@ -254,7 +254,7 @@ class ReadLog:
         now = CheckpointReader(_ignore).offset_of(log.partition, CLEANER_CHECKPOINT)
         return now != self.fingerprints.cleaned_up_to
 
-    def read_again(self, log_start_offset: int | None) -> ReadLog:
+    def read_again(self, log_start_offset: int | None) -> FingerprintedLog:
         """Return the log as it is now; as it was if it cannot be listed any more."""
         if self.listed is None:
             return self
@@ -266,45 +266,47 @@ class ReadLog:
 
 
 @dataclass(frozen=True, eq=False)
-class ReadLogs:
+class FingerprintedLogs:
     """
     Logs whose fingerprints were read; the attributes are as those of `Fingerprints`.
 
     Attributes
     ----------
     path : str
-    logs : list of ReadLog
+    logs : list of FingerprintedLog
     notes : Problems
     """
 
     path: str
-    logs: list[ReadLog]
+    logs: list[FingerprintedLog]
     notes: Problems = NO_PROBLEMS
 
 
-def read_logs(
+def fingerprint_logs(
     logs: LogsLike | Fingerprints,
     *,
     log_start_offset: int | None = None,
     threads: int | None = None,
-) -> ReadLogs:
+) -> FingerprintedLogs:
     """Return the fingerprints of logs with what is needed to read one again."""
     if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
         logs = _load(as_path(logs))
     if isinstance(logs, Fingerprints):
-        return ReadLogs(logs.path, [ReadLog(one) for one in logs.logs], logs.notes)
+        return FingerprintedLogs(
+            logs.path, [FingerprintedLog(one) for one in logs.logs], logs.notes
+        )
     found = open_logs(logs, log_start_offset)
-    return ReadLogs(_path_of(logs), _read(found, threads), notes_of_moving(found))
+    return FingerprintedLogs(_path_of(logs), _read(found, threads), notes_of_moving(found))
 
 
-def _read(logs: list[Log], threads: int | None) -> list[ReadLog]:
+def _read(logs: list[Log], threads: int | None) -> list[FingerprintedLog]:
     segments = [(log.partition, one) for log in logs for one in log.served_segments]
     read = map_parts(logs, _of_log, threads_for(segments, threads))
     # The cleaner replaces segments before it writes its checkpoint, also while logs are read.
     written, checkpoints = [_cleaner_checkpoint(log) for log in logs], CheckpointReader()
     cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in logs]
     return [
-        ReadLog(replace(one, cleaned_up_to=offset), log, checkpoint)
+        FingerprintedLog(replace(one, cleaned_up_to=offset), log, checkpoint)
         for one, offset, log, checkpoint in zip(read, cleaned, logs, written, strict=True)
     ]
 

@@ -287,7 +287,9 @@ class Run:
             try:
                 results.append(work(path, report))
             except READ_ERRORS as error:
-                if isinstance(error, damage) and not isinstance(error, NotALogError):
+                if isinstance(error, FileGoneError):  # of a whole answer nothing is left
+                    report.add(str(error), is_unread=True)
+                elif isinstance(error, damage) and not isinstance(error, NotALogError):
                     report.add(str(error) if str(path) in str(error) else f"{path}: {error}")
                 else:
                     report.add_unreadable(str(path), error)

@@ -590,3 +590,19 @@ def test_a_log_that_is_truncated_into_the_segment_before_the_last(
         if log.listings < after:
             break
     assert symbols == {"TORN_TAIL"}
+
+
+@pytest.mark.parametrize("command", ["index lookup DIR --offset 3", "count DIR"])
+def test_an_answer_that_is_missing_is_no_success(
+    original: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """As of a log that changes each time that it is read."""
+
+    def find_gone(*_: object, **__: object) -> None:
+        raise FileGoneError(str(original / "0.log"))
+
+    for name in ("lookup_offset", "count_records"):
+        monkeypatch.setattr(ks, name, find_gone)
+    done = run(command.split(), original, original)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith("[FILE_GONE]\n")

@@ -74,30 +74,32 @@ def _roll_and_delete(folder: Path) -> None:
 
 def _after_reads(monkeypatch: pytest.MonkeyPatch, steps: dict[int, Step]) -> None:
     """Take steps after the first read (of the left side) and the second one (of the right side)."""
-    read, count = fingerprints.read_logs, 0
+    read, count = fingerprints.fingerprint_logs, 0
 
-    def read_and_step(*given: object, **options: object) -> fingerprints.ReadLogs:
+    def read_and_step(*given: object, **options: object) -> fingerprints.FingerprintedLogs:
         nonlocal count
         found = read(*given, **options)  # type: ignore[arg-type]
         count += 1
         steps.get(count, lambda: None)()
         return found
 
-    monkeypatch.setattr(diff, "read_logs", read_and_step)
+    monkeypatch.setattr(diff, "fingerprint_logs", read_and_step)
 
 
 def _when_read_again(monkeypatch: pytest.MonkeyPatch, steps: dict[int, Step]) -> None:
     """Take steps after a log was read again: the left one at odd numbers, the right one at even."""
-    again, count = fingerprints.ReadLog.read_again, 0
+    again, count = fingerprints.FingerprintedLog.read_again, 0
 
-    def read_and_step(one: fingerprints.ReadLog, start: int | None) -> fingerprints.ReadLog:
+    def read_and_step(
+        one: fingerprints.FingerprintedLog, start: int | None
+    ) -> fingerprints.FingerprintedLog:
         nonlocal count
         found = again(one, start)
         count += 1
         steps.get(count, lambda: None)()
         return found
 
-    monkeypatch.setattr(fingerprints.ReadLog, "read_again", read_and_step)
+    monkeypatch.setattr(fingerprints.FingerprintedLog, "read_again", read_and_step)
 
 
 def _at_pauses(monkeypatch: pytest.MonkeyPatch, step: Step) -> list[float]:
