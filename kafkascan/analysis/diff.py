@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal
@@ -20,10 +21,11 @@ from kafkascan.analysis.diff_ranges import (
 )
 from kafkascan.analysis.fingerprints import (
     FINGERPRINT,
+    FingerprintedLog,
     FingerprintRows,
     Fingerprints,
     LogFingerprints,
-    read_fingerprints,
+    fingerprint_logs,
 )
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.leader_epochs import assign_epoch
@@ -32,7 +34,10 @@ from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.tables.schema import Schema
-from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, plain_rows
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
+
+LOG_CHANGED = "LOG_CHANGED"
+"""Symbol of the note that a broker changed a log each time that it was read."""
 
 
 @dataclass(frozen=True)
@@ -275,6 +280,8 @@ class LogDiff(AnyTable):
     left, right : str
         The compared logs.
     partitions : list of PartitionDiff
+    notes : Problems
+        Copies of logs that brokers were moving between data dirs: they were not compared.
     """
 
     schema: ClassVar[Schema] = DIFF_SCHEMA
@@ -282,11 +289,12 @@ class LogDiff(AnyTable):
     left: str
     right: str
     partitions: list[PartitionDiff]
+    notes: Problems = NO_PROBLEMS
 
     @property
     def problems(self) -> Problems:
         """What was not compared, and segments with the same offsets."""
-        return Problems(one for diff in self.partitions for one in diff.problems)
+        return Problems([*self.notes, *(one for diff in self.partitions for one in diff.problems)])
 
     @property
     def is_same(self) -> bool:
@@ -373,28 +381,89 @@ def diff_logs(
     evidence, not proof: one in 2**32 changes is missed, and so is damage that left the stored
     checksum unchanged; `verify_crcs` finds such damage. The content of batches that were
     rebatched is not compared.
+
+    Logs that differ are read again, a few times, if retention or the cleaner of a running broker
+    changed one of them meanwhile. Differences that remain have a note, ``LOG_CHANGED``, if the log
+    changed each time.
     """
     if offsets not in ("same", "shifted"):
         raise ValueError(f"offsets must be 'same' or 'shifted', not {offsets!r}")
-    mine = read_fingerprints(left, log_start_offset=log_start_offset, threads=threads)
-    theirs = read_fingerprints(right, log_start_offset=log_start_offset, threads=threads)
-    found = [
-        _compare(one, other, offsets=offsets, compacted=compacted)
-        for one, other in _paired(mine.logs, theirs.logs)
-    ]
-    return LogDiff(mine.path, theirs.path, found)
+    mine = fingerprint_logs(left, log_start_offset=log_start_offset, threads=threads)
+    theirs = fingerprint_logs(right, log_start_offset=log_start_offset, threads=threads)
+    notes = Problems(dict.fromkeys([*mine.notes, *theirs.notes]))
+    comparison = _Comparison(offsets, compacted, log_start_offset)
+    found = [comparison.of(*pair) for pair in _paired(mine.logs, theirs.logs)]
+    return LogDiff(mine.path, theirs.path, found, notes)
 
 
 def _paired(
-    left: list[LogFingerprints], right: list[LogFingerprints]
-) -> Iterator[tuple[LogFingerprints | None, LogFingerprints | None]]:
+    left: list[FingerprintedLog], right: list[FingerprintedLog]
+) -> Iterator[tuple[FingerprintedLog | None, FingerprintedLog | None]]:
     if len(left) == len(right) == 1:
         yield left[0], right[0]
         return
-    mine = {(log.topic, log.partition): log for log in left}
-    theirs = {(log.topic, log.partition): log for log in right}
+    mine, theirs = ({one.fingerprints.key: one for one in logs} for logs in (left, right))
     for key in dict.fromkeys([*mine, *theirs]):
         yield mine.get(key), theirs.get(key)
+
+
+# Pauses before a pair is read again: the cleaner needs some time from one step to the next one.
+_PAUSES_S = (0.01, 0.03, 0.1, 0.3)
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """How logs are compared; see `diff_logs`."""
+
+    offsets: Literal["same", "shifted"]
+    compacted: bool
+    log_start_offset: int | None
+
+    def of(self, left: FingerprintedLog | None, right: FingerprintedLog | None) -> PartitionDiff:
+        """
+        Compare two logs, and again as long as they differ and a broker changes one of them.
+
+        They are read one after the other, and the cleaner writes how far it came only after it has
+        replaced the segments. So a difference counts only between logs that stayed as they were.
+        """
+        if left is None or right is None:
+            return self._compare(left, right)
+        for seconds in _PAUSES_S:
+            diff = self._compare(left, right)
+            if diff.is_same or not (left.has_changed() or right.has_changed()):
+                return diff
+            time.sleep(seconds)
+            left, right = (one.read_again(self.log_start_offset) for one in (left, right))
+        diff = self._compare(left, right)
+        if not diff.is_same:
+            notes = [_note_of_change(one) for one in (left, right) if one.has_changed()]
+            diff.problems = Problems([*diff.problems, *dict.fromkeys(notes)])
+        return diff
+
+    def _compare(
+        self, left: FingerprintedLog | None, right: FingerprintedLog | None
+    ) -> PartitionDiff:
+        return _compare(
+            None if left is None else left.fingerprints,
+            None if right is None else right.fingerprints,
+            offsets=self.offsets,
+            compacted=self.compacted,
+        )
+
+
+def _note_of_change(one: FingerprintedLog) -> Problem:
+    assert one.listed is not None
+    partition = one.listed.partition
+    return Problem(
+        LOG_CHANGED,
+        f"the log changed each of the {len(_PAUSES_S) + 1} times that it was read: retention or"
+        " the cleaner may have caused differences",
+        str(partition.path),
+        Severity.NOTE,
+        topic=partition.topic,
+        partition=partition.partition,
+        rows_missing=False,
+    )
 
 
 _NO_ROWS = np.empty(0, FINGERPRINT)

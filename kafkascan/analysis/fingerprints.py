@@ -27,12 +27,18 @@ from kafkascan.format.errors import CorruptCheckpointError, FileGoneError, Kafka
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
+from kafkascan.logs.log_problems import (
+    LogChecks,
+    LogProblems,
+    SegmentOffsets,
+    notes_of_moving,
+)
+from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs, open_partition
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
 
@@ -83,6 +89,11 @@ class LogFingerprints:
     cleaned_up_to: int = 0
 
     @property
+    def key(self) -> tuple[str | None, int | None]:
+        """Topic and partition, by which logs are matched."""
+        return self.topic, self.partition
+
+    @property
     def name(self) -> str:
         """Topic and partition, if they are known."""
         return "" if self.topic is None else f"{self.topic}-{self.partition}"
@@ -119,17 +130,20 @@ class Fingerprints(AnyTable):
     path : str
         Path of the logs or of the file that was read.
     logs : list of LogFingerprints
+    notes : Problems
+        Copies of logs that a broker was moving to the data dir: they were not read.
     """
 
     schema: ClassVar[Schema] = FINGERPRINT_SCHEMA
 
     path: str
     logs: list[LogFingerprints]
+    notes: Problems = NO_PROBLEMS
 
     @property
     def problems(self) -> Problems:
         """What was not read, and segments with the same offsets."""
-        return Problems(one for log in self.logs for one in log.problems)
+        return Problems([*self.notes, *(one for log in self.logs for one in log.problems)])
 
     def __len__(self) -> int:
         return sum(len(one.rows) for one in self.logs)
@@ -164,6 +178,7 @@ class Fingerprints(AnyTable):
 
         logs = [_head_of(log) | {"batches": len(log.rows)} for log in self.logs]
         head = {"version": _VERSION, "path": self.path, "logs": logs}
+        head["notes"] = plain_rows(self.notes)
         table = self.arrow_table().replace_schema_metadata({_METADATA: json_text(head)})
         with AtomicFile(path) as file:
             pyarrow.parquet.write_table(table, file.stream, compression="zstd")
@@ -203,20 +218,113 @@ def read_fingerprints(
         If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
     """
-    if isinstance(logs, Fingerprints):
-        return logs
+    found = fingerprint_logs(logs, log_start_offset=log_start_offset, threads=threads)
+    return Fingerprints(found.path, [one.fingerprints for one in found.logs], found.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class FingerprintedLog:
+    """
+    A log whose fingerprints were read.
+
+    Attributes
+    ----------
+    fingerprints : LogFingerprints
+    listed : Log or None
+        The log as it was when it was read; None if its fingerprints come from a file.
+    checkpoint : (int, int) or None
+        Inode and time of the cleaner's checkpoint in its data dir; None without one.
+    """
+
+    fingerprints: LogFingerprints
+    listed: Log | None = None
+    checkpoint: tuple[int, int] | None = None
+
+    def has_changed(self) -> bool:
+        """Return whether retention or the cleaner changed the log since it was listed."""
+        log = self.listed
+        if log is None or not isinstance(log.partition.folder, DiskFolder):
+            return False
+        return self._is_cleaned(log) or not all(one.is_in_place() for one in log.served_segments)
+
+    def _is_cleaned(self, log: Log) -> bool:
+        """Return whether the cleaner wrote another offset; it writes those of all logs at once."""
+        if self.checkpoint == _cleaner_checkpoint(log):
+            return False
+        now = CheckpointReader(_ignore).offset_of(log.partition, CLEANER_CHECKPOINT)
+        return now != self.fingerprints.cleaned_up_to
+
+    def read_again(self, log_start_offset: int | None) -> FingerprintedLog:
+        """Return the log as it is now; as it was if it cannot be listed any more."""
+        if self.listed is None:
+            return self
+        try:
+            log = open_partition(self.listed.partition, log_start_offset)
+        except OSError:
+            return self
+        return _read([log], threads=1)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class FingerprintedLogs:
+    """
+    Logs whose fingerprints were read; the attributes are as those of `Fingerprints`.
+
+    Attributes
+    ----------
+    path : str
+    logs : list of FingerprintedLog
+    notes : Problems
+    """
+
+    path: str
+    logs: list[FingerprintedLog]
+    notes: Problems = NO_PROBLEMS
+
+
+def fingerprint_logs(
+    logs: LogsLike | Fingerprints,
+    *,
+    log_start_offset: int | None = None,
+    threads: int | None = None,
+) -> FingerprintedLogs:
+    """Return the fingerprints of logs with what is needed to read one again."""
     if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
-        return _load(as_path(logs))
+        logs = _load(as_path(logs))
+    if isinstance(logs, Fingerprints):
+        return FingerprintedLogs(
+            logs.path, [FingerprintedLog(one) for one in logs.logs], logs.notes
+        )
     found = open_logs(logs, log_start_offset)
-    segments = [(log.partition, one) for log in found for one in log.served_segments]
-    read = map_parts(found, _of_log, threads_for(segments, threads))
+    return FingerprintedLogs(_path_of(logs), _read(found, threads), notes_of_moving(found))
+
+
+def _read(logs: list[Log], threads: int | None) -> list[FingerprintedLog]:
+    segments = [(log.partition, one) for log in logs for one in log.served_segments]
+    read = map_parts(logs, _of_log, threads_for(segments, threads))
     # The cleaner replaces segments before it writes its checkpoint, also while logs are read.
-    checkpoints = CheckpointReader()
-    cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in found]
-    return Fingerprints(
-        _path_of(logs),
-        [replace(one, cleaned_up_to=offset) for one, offset in zip(read, cleaned, strict=True)],
-    )
+    written, checkpoints = [_cleaner_checkpoint(log) for log in logs], CheckpointReader()
+    cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in logs]
+    return [
+        FingerprintedLog(replace(one, cleaned_up_to=offset), log, checkpoint)
+        for one, offset, log, checkpoint in zip(read, cleaned, logs, written, strict=True)
+    ]
+
+
+def _cleaner_checkpoint(log: Log) -> tuple[int, int] | None:
+    """Return inode and time of the cleaner's checkpoint beside a log on disk."""
+    folder = log.partition.folder
+    if not isinstance(folder, DiskFolder):
+        return None
+    try:
+        found = folder.parent.status(CLEANER_CHECKPOINT)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _ignore(_: Path, __: Exception) -> None:
+    """Ignore a checkpoint that cannot be read: the read of the log has warned of it."""
 
 
 def _path_of(logs: Any) -> str:
@@ -340,7 +448,8 @@ def _load_parquet(path: Path) -> Fingerprints:
         raise ValueError("the number of rows differs from the sum of the logs")
     parts: Sequence[FingerprintRows] = np.split(rows, np.cumsum(counts)[:-1]) if counts else []
     logs = [_checked_log(one, part) for one, part in zip(head["logs"], parts, strict=True)]
-    return Fingerprints(str(head["path"]), logs)
+    notes = Problems(Problem(**row) for row in head.get("notes", ()))
+    return Fingerprints(str(head["path"]), logs, notes)
 
 
 def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:

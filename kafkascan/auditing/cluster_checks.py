@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -200,7 +200,9 @@ class ClusterChecks:
         )
 
 
-def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> ClusterChecks:
+def check_cluster(
+    log_dir: LogDir, opened: Iterable[OpenTransaction], others: Sequence[LogDir] = ()
+) -> ClusterChecks:
     """
     Compare the logs of a data dir with the topics of coordinators and with the metadata in it.
 
@@ -209,6 +211,8 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
     log_dir : LogDir
         The folder of a partition, or a tar of several data dirs, has no findings.
     opened : iterable of OpenTransaction
+    others : sequence of LogDir
+        Other data dirs that are audited, too.
     """
     checks = ClusterChecks()
     parents = {one.folder.parent.path for one in log_dir.partitions}
@@ -216,7 +220,9 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
         return checks
     topics = {one.topic for one in log_dir.partitions if one.state is None}
     owner, metadata = DataDirOwner.of(log_dir), None
-    if METADATA_TOPIC not in topics and owner is not None and owner.directory_id is not None:
+    of_owner = [] if owner is None else _of_same_broker(owner, others)
+    has_metadata = METADATA_TOPIC in topics or any(has_it for _, has_it in of_owner)
+    if not has_metadata and owner is not None and owner.directory_id is not None:
         checks.skip_other_dirs(owner, "the metadata log is in one of them, or it was not copied")
     for topic in (METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC):
         if topic not in topics:
@@ -224,7 +230,8 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
                 topic, f"there is no partition of {topic} among the audited logs in {log_dir.path}"
             )
         elif topic == METADATA_TOPIC:
-            metadata = _check_metadata(log_dir, owner, checks)
+            audited = {directory_id for directory_id, _ in of_owner}
+            metadata = _check_metadata(log_dir, owner, audited, checks)
         elif topic == GROUPS_TOPIC:
             checks.add(topic, _check_committed_offsets(log_dir))
         else:
@@ -234,8 +241,17 @@ def check_cluster(log_dir: LogDir, opened: Iterable[OpenTransaction]) -> Cluster
     return checks
 
 
+def _of_same_broker(owner: DataDirOwner, others: Sequence[LogDir]) -> list[tuple[str | None, bool]]:
+    """Return the ids of a broker's data dirs, and whether the metadata log is in each."""
+    return [
+        (other.directory_id, any(log.topic == METADATA_TOPIC for log in one.partitions))
+        for one in others
+        if (other := DataDirOwner.of(one)) is not None and other.node_id == owner.node_id
+    ]
+
+
 def _check_metadata(
-    log_dir: LogDir, owner: DataDirOwner | None, checks: ClusterChecks
+    log_dir: LogDir, owner: DataDirOwner | None, audited: Set[str | None], checks: ClusterChecks
 ) -> Metadata | None:
     """Check the assignment of partitions; return the metadata if it is complete."""
     from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
@@ -252,7 +268,7 @@ def _check_metadata(
         checks.skip(METADATA_TOPIC, f"meta.properties in {log_dir.path} does not name the broker")
     else:
         checks.add(METADATA_TOPIC, check_assignments(log_dir, owner, metadata))
-        if others := _other_dirs(owner, metadata):
+        if others := [one for one in _other_dirs(owner, metadata) if one not in audited]:
             plural = "ies" if len(others) > 1 else "y"
             ids = ", ".join(others)
             checks.skip_other_dirs(owner, f"the metadata has the director{plural} {ids}")

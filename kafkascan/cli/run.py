@@ -242,17 +242,19 @@ class Run:
             threads = 1
         with self.progress("bytes", sum(sizes)):
             done = map_ordered(inputs, lambda one: (self._work_on(one, work),), threads)
-            offsets = []
+            read = []
             for number, (one, (found, report)) in enumerate(zip(inputs, done, strict=True), 1):
-                self.print_report(report)
+                if report is not None:
+                    self.print_report(report)
+                    offsets = report.offsets or SegmentOffsets(one.segment)
+                    read.append((replace(one, segment=offsets.segment), offsets))
                 results += found
-                offsets.append(report.offsets or SegmentOffsets(one.segment))
                 self._show_files(number, len(inputs))
-        read = iter(offsets)
-        for log in group_by_log(inputs) if checks_offsets else ():
+        offsets_of = iter(offsets for _, offsets in read)
+        for log in group_by_log([one for one, _ in read]) if checks_offsets else ():
             checks = InputChecks()
             for one in log:
-                self.print_problems(checks.add(one, next(read)))
+                self.print_problems(checks.add(one, next(offsets_of)))
             self.print_problems(checks.finish())
         return results
 
@@ -285,7 +287,9 @@ class Run:
             try:
                 results.append(work(path, report))
             except READ_ERRORS as error:
-                if isinstance(error, damage) and not isinstance(error, NotALogError):
+                if isinstance(error, FileGoneError):  # of a whole answer nothing is left
+                    report.add(str(error), is_unread=True)
+                elif isinstance(error, damage) and not isinstance(error, NotALogError):
                     report.add(str(error) if str(path) in str(error) else f"{path}: {error}")
                 else:
                     report.add_unreadable(str(path), error)
@@ -329,22 +333,34 @@ class Run:
             self.print_problems(checks.finish())
 
     def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:
-        """Work on one segment; None if it cannot be read."""
-        results, report = self._work_on(replace(one, drop_cache=False), work)
-        self.print_report(report)
-        return results[0] if results else None
-
-    def _work_on(
-        self, one: SegmentInput, work: SegmentWork[Result]
-    ) -> tuple[list[Result], FindingReport]:
-        report = FindingReport(self._advance, SegmentOffsets(one.segment))
+        """Work on one segment that was read before; None if it cannot be read any more."""
+        report = FindingReport(self._advance)
         try:
-            return [work(one, report)], report
-        except FileGoneError:  # the file is no part of the log any more
-            return [], report
+            return work(replace(one, drop_cache=False), report)
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)
-            return [], report
+            return None
+        finally:
+            self.print_report(report)
+
+    def _work_on(
+        self, listed: SegmentInput, work: SegmentWork[Result]
+    ) -> tuple[list[Result], FindingReport | None]:
+        """
+        Work on one segment, or on the one that has its name now if the cleaner replaced it.
+
+        There is no report if retention or the cleaner deleted it: no other file has its name.
+        """
+        for one in listed.attempts_to_open(by_name=True):
+            report = FindingReport(self._advance, SegmentOffsets(one.segment))
+            try:
+                return [work(one, report)], report
+            except FileGoneError:
+                continue
+            except READ_ERRORS as error:
+                report.add_unreadable(str(one.path), error)
+                return [], report
+        return [], None
 
     # ---- findings ----------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ class AtomicFile:
     like : Path, optional
         The new file gets the owner of this file or folder, and the mode of a file, as far as
         the system permits. By default both are those of any new file.
-    replaces : FileIdentity, optional
-        The file at `path` as it was read: a changed one is not replaced.
+    made_from : FileIdentity, optional
+        The file from which this one is made, as it was read: if it changed, nothing is replaced.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class AtomicFile:
     """
 
     def __init__(
-        self, path: Path, *, like: Path | None = None, replaces: FileIdentity | None = None
+        self, path: Path, *, like: Path | None = None, made_from: FileIdentity | None = None
     ) -> None:
-        self._like, self._replaces = like, replaces
+        self._like, self._made_from = like, made_from
         self._path = behind_link(path)
         self._is_in_place = False
         self.stream: IO[bytes]
@@ -119,8 +119,8 @@ class AtomicFile:
 
     def put_in_place(self) -> None:
         """Rename the file to its path; sync the folder afterwards."""
-        if self._replaces is not None:
-            self._replaces.require_unchanged()
+        if self._made_from is not None:
+            self._made_from.require_unchanged()
         os.replace(self._temporary, self._path)
         self._is_in_place = True
 

@@ -6,11 +6,12 @@ import errno
 import os
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from kafkascan.format.errors import FileGoneError, KafkaScanError
-from kafkascan.format.file_names import SWAP_SUFFIX
+from kafkascan.format.file_names import OFFSETS, SWAP_SUFFIX, live_base_offset
 from kafkascan.io.source_protocols import OPEN_FLAGS, FilePins, PinnedFile, regular_size
 from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import is_url
@@ -138,9 +139,13 @@ class DiskFolder:
             one._parent = parent
         return found
 
+    def status(self, name: str) -> os.stat_result:
+        """Return the status of a file now."""
+        return os.stat(self._prefix + name)
+
     def size(self, name: str) -> int:
         """Return the size of a file now, in bytes."""
-        return os.stat(self._prefix + name).st_size
+        return self.status(name).st_size
 
     def source(self, name: str) -> SourceLike:
         """Return the path of a file."""
@@ -182,12 +187,34 @@ class PinnedFolder(DiskFolder):
     Parameters
     ----------
     folder : DiskFolder
+    inodes : dict of str to int, optional
+        The files by name; by default those that it has now.
+
+    Attributes
+    ----------
+    newer : PinnedFolder or None
+        Its latest listing since, if `listed_again` made one.
     """
 
-    def __init__(self, folder: DiskFolder) -> None:
+    def __init__(self, folder: DiskFolder, inodes: dict[str, int] | None = None) -> None:
         super().__init__(folder.path)
         self._parent = folder._parent
-        self._pins = FilePins(_settled_inodes(self.path))
+        self._pins = FilePins(_settled_inodes(self.path) if inodes is None else inodes)
+        self.newer: PinnedFolder | None = None
+
+    def listed_again(self) -> PinnedFolder:
+        """Return the folder with the files that are in it now; without any if it is missing."""
+        try:
+            self.newer = PinnedFolder(self)
+        except FileNotFoundError:
+            self.newer = PinnedFolder(self, {})
+        return self.newer
+
+    @cached_property
+    def live_logs(self) -> list[tuple[int, str]]:
+        """Base offsets and names of the segments that a broker reads, in the order of offsets."""
+        found = ((live_base_offset(name), name) for name in self._pins.inodes)
+        return sorted((base, name) for base, name in found if base is not None and base < OFFSETS)
 
     def names(self) -> list[str]:
         """Return the names that the files had, sorted."""
@@ -200,9 +227,9 @@ class PinnedFolder(DiskFolder):
     def _file(self, name: str) -> PinnedFile:
         return PinnedFile(self._prefix + name, name, self._pins)
 
-    def size(self, name: str) -> int:
-        """Return the size of a file now, in bytes."""
-        return self._file(name).size()
+    def status(self, name: str) -> os.stat_result:
+        """Return the status of the file that had a name, now."""
+        return self._file(name).status()
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of the side file that had a name; None if it is missing."""

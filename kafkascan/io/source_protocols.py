@@ -154,9 +154,9 @@ class PinnedFile:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
         raise FileGoneError(self.path)
 
-    def size(self) -> int:
+    def status(self) -> os.stat_result:
         """
-        Return the size of the file now, in bytes.
+        Return the status of the file now.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class PinnedFile:
         """
         descriptor = self.open()
         try:
-            return os.fstat(descriptor).st_size
+            return os.fstat(descriptor)
         finally:
             os.close(descriptor)
 

@@ -359,7 +359,8 @@ def _next_table(
     inspector: SegmentInspector[Checks, EndChecks],
     offsets: SegmentOffsets,
 ) -> tuple[BatchTable, Checks | None, Exception | None]:
-    """Return the next batches that were not read before."""
+    """Return the next batches that were not read before; after an error none were reached."""
+    reached = offsets.reached
     try:
         batches = offsets.unread(room[: walk.fill(room)])
         # A few rows must not keep the memory of a large table alive.
@@ -367,4 +368,5 @@ def _next_table(
         batches = join_tables([batches]) if is_waste else batches
         return batches, inspector.table(batches) if len(batches) else None, None
     except (OSError, KafkaScanError) as error:
+        offsets.reached = reached
         return room[:0], None, detached(error)

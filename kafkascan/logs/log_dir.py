@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import enum
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -25,7 +27,7 @@ from kafkascan.format.errors import FileGoneError
 from kafkascan.format.file_names import OFFSETS, SegmentName, parse_segment_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
-from kafkascan.io.folders import DiskFolder, Folder, pinned_folder
+from kafkascan.io.folders import DiskFolder, Folder, PinnedFolder, pinned_folder
 from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
 
@@ -252,8 +254,8 @@ def attempts_to_open(segment: SegmentFile, *, by_name: bool = False) -> Iterator
         end means that they were deleted.
     """
     yield segment
-    for _ in range(_LISTINGS if isinstance(segment.folder, DiskFolder) else 0):
-        found = _segment_now(segment)
+    for folder in _newer_listings(segment.folder):
+        found = _segment_among(folder, segment)
         if found is None or (by_name and found.file_name != segment.file_name):
             return
         yield found
@@ -267,23 +269,39 @@ def read_again_if_gone(read: Callable[[], Result]) -> Result:
     return read()
 
 
-def _segment_now(listed: SegmentFile) -> SegmentFile | None:
+def _newer_listings(listed: Folder) -> Iterator[PinnedFolder]:
     """
-    Return the segment that has the offsets of a listed one now; None if a broker deleted them.
+    Yield newer listings of a folder: the last one that was made for another segment, then new ones.
 
-    A broker never deletes the last segment of a log, and renames a folder that it deletes. Anything
-    else is an error of the segment, which the caller gets when it opens it.
+    Retention may delete thousands of segments of a log: one listing serves all that are gone in it.
     """
-    plain = DiskFolder(listed.folder.path)
-    segments = []
-    with suppress(FileNotFoundError):
-        folder = pinned_folder(plain)
-        segments = segments_among(folder, folder.names(), SegmentKinds.LOG)
-    if not segments:
+    if not isinstance(listed, PinnedFolder):
+        return
+    if listed.newer is not None and listed.newer.live_logs:
+        yield listed.newer
+    for _ in range(_LISTINGS):
+        yield listed.listed_again()
+
+
+def _segment_among(folder: PinnedFolder, listed: SegmentFile) -> SegmentFile | None:
+    """
+    Return the segment of a folder that has the offsets of one that was listed before.
+
+    None if a broker deleted them. A broker never deletes the last segment of a log, and renames a
+    folder that it deletes. Anything else is an error of the segment, which the caller gets when it
+    opens it.
+    """
+    if not folder.live_logs:
+        plain = DiskFolder(folder.path)
         return None if _is_being_deleted(plain.path) else replace(listed, folder=plain)
-    base_offset = listed.base_offset or 0
-    reaching = [one for one in segments if (one.base_offset or 0) <= base_offset]
-    return reaching[-1] if reaching else None
+    after = bisect_right(folder.live_logs, listed.base_offset or 0, key=itemgetter(0))
+    return live_segment(folder, after - 1) if after else None
+
+
+def live_segment(folder: PinnedFolder, number: int) -> SegmentFile:
+    """Return one of the segments that a broker reads, by its place among them."""
+    base_offset, name = folder.live_logs[number]
+    return SegmentFile(name, SegmentName(base_offset, None, "log", None), folder)
 
 
 def _is_being_deleted(folder: Path) -> bool:

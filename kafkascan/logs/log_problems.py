@@ -26,8 +26,9 @@ from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
 from kafkascan.format.file_names import GROUPS_TOPIC, INTERRUPTED_REWRITE, TRANSACTIONS_TOPIC
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
+from kafkascan.io.folders import PinnedFolder
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_dir import PartitionDir, live_segment
 from kafkascan.logs.opened_logs import Log, OffsetCursor, OpenedLogs, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.tables.table import Problem, Problems, problem_of
@@ -552,7 +553,7 @@ class LogChecks:
             return False
         if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return True
-        if segment != self.log.segments[-1]:
+        if self._goes_on_after(segment):
             reason = cut_segment_error(str(segment.path), tail).reason
             self.problems.add_missing(partition, CUT_SEGMENT, reason, segment.path, position)
             return False
@@ -573,6 +574,13 @@ class LogChecks:
         severity = Severity.NOTE if is_note else Severity.WARNING
         self.problems.add_guess(partition, str(tail.end), message, segment.path, position, severity)
         return True
+
+    def _goes_on_after(self, segment: SegmentFile) -> bool:
+        """Return whether other segments follow, in the listing that found a segment, and now."""
+        last, folder = self.log.segments[-1], segment.folder
+        if isinstance(folder, PinnedFolder) and folder is not last.folder:
+            last = live_segment(folder, -1)
+        return segment != last and last.is_in_place()
 
 
 def offset_problems(log: Log, offsets: Iterable[SegmentOffsets]) -> Problems:

@@ -372,8 +372,9 @@ def _largest_timestamp(file: SegmentFile) -> int | None:
     largest = int(entries["timestamp"][-1]) if entries is not None and len(entries) else -1
     if largest >= 0:
         return largest
-    is_on_disk = isinstance(file.folder, DiskFolder)
-    return os.stat(file.path).st_mtime_ns // 1_000_000 if is_on_disk else None
+    if not isinstance(file.folder, DiskFolder):
+        return None
+    return file.folder.status(file.file_name).st_mtime_ns // 1_000_000
 
 
 def _timed_position(

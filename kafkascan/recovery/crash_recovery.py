@@ -194,6 +194,7 @@ def recover(
     now_ms: TimeLike | None = None,
     threads: int | None = None,
     on_progress: Callable[[PartitionRecovery, int, int], object] | None = None,
+    on_verify: Callable[[list[Path], int], object] | None = None,
 ) -> Recovery:
     """
     Recover logs as a broker does when it starts after an unclean shutdown.
@@ -264,6 +265,9 @@ def recover(
     on_progress : callable, optional
         Called with the result of each partition, the number of results so far, and the number
         of partitions.
+    on_verify : callable, optional
+        Called before any log is read, if `verify` is not given and there are directories that
+        are marked as cleanly shut down: with their paths, and the number of bytes to verify.
 
     Returns
     -------
@@ -341,6 +345,9 @@ def recover(
             strict=True,
         )
     ]
+    clean = [one for one in targets if one.had_clean_shutdown and one.partitions]
+    if on_verify is not None and verify is None and clean:
+        on_verify([one.path for one in clean], sum(map(_log_size, clean)))
     done = Recovery(
         [target.path for target in targets],
         had_clean_shutdown=[
@@ -384,6 +391,12 @@ def _metadata_folders(targets: list[Target], properties: ServerProperties | None
         folders += [] if properties.metadata_dir is None else [properties.metadata_dir]
         folders += properties.log_dirs
     return list(dict.fromkeys(folders))
+
+
+def _log_size(target: Target) -> int:
+    """Return the size of all logs of a directory, in bytes."""
+    segments = (segment for one in target.partitions for segment in one.log_segments)
+    return sum(segment.current_size() for segment in segments)
 
 
 # ---- the mark of a clean shutdown -------------------------------------------------------------

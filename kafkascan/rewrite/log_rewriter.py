@@ -265,7 +265,7 @@ class LogRewriter(Generic[Report]):
             as_read = [FileIdentity.of(log) for log in logs]
             changed: list[tuple[Path, AtomicFile]] = []
             for log, identity in zip(logs, as_read, strict=True):
-                file = AtomicFile(log, like=log, replaces=identity).__enter__()
+                file = AtomicFile(log, like=log, made_from=identity).__enter__()
                 opened.callback(file.discard)
                 if self._rewrite_segment(log, log, file, result).is_changed:
                     file.sync()

@@ -6,10 +6,13 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.filesize import decimal
 
 import kafkascan as ks
+from kafkascan.cli.verbs import recovery_commands
 from kafkascan.logs import SegmentFile
 from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
@@ -334,6 +337,53 @@ def test_build(killed: Path, tmp_path: Path) -> None:
         assert len(written) > 100
     assert run("index", "check", partition).returncode == 0
     assert run("index", "build", partition, "--write", "--output", tmp_path).returncode == 2
+
+
+def test_a_long_pass_over_a_clean_directory_is_announced(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(path.stat().st_size for path in killed.glob("[!_]*-*/*.log"))
+    assert "verifying" not in run("recover", killed).stderr
+    (killed / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":3}')
+    assert "verifying" not in run("recover", killed).stderr
+    monkeypatch.setattr(recovery_commands, "_LONG_PASS", size)
+    announced, *_ = run("recover", killed).stderr.splitlines()
+    assert announced == (
+        f"{killed}: shut down cleanly, so a broker would recover nothing: verifying the checksums"
+        f" of all {decimal(size)} of its logs; --no-verify leaves that out"
+    )
+    for option in ("--verify", "--no-verify"):
+        assert "verifying the" not in run("recover", killed, option).stderr
+
+
+@pytest.mark.parametrize("change", ["append", "replace", "delete"])
+def test_no_index_is_written_of_a_log_that_changed_meanwhile(
+    killed: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """A broker, or rsync: the index would not match the log, and brokers believe it."""
+    partition = killed / "being-written-0"
+    (log,) = partition.glob("*.log")
+    before = contents(partition)
+    del before[log.name]
+
+    def build_and_change(*given: Any, **options: Any) -> Any:
+        found = build(*given, **options)
+        data = log.read_bytes()
+        if change != "append":
+            log.unlink()
+        if change != "delete":
+            log.write_bytes(data + ks.build_batches(offset=1000, timestamp=[1], value=[b"new"]))
+        return found
+
+    build = ks.build_offset_index
+    monkeypatch.setattr(ks, "build_offset_index", build_and_change)
+    done = run("index", "build", partition, "--interval-bytes", "200", "--write")
+    assert done.returncode == 3
+    assert "[FILE_CHANGED]" in done.stderr
+    assert str(log) in done.stderr
+    after = contents(partition)
+    after.pop(log.name, None)
+    assert after == before
 
 
 def test_lookup() -> None:

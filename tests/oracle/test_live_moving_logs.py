@@ -55,6 +55,7 @@ _COMMANDS = (
     "audit DATA --alarms",
     "index check PARTITION",
     "diff PARTITION PARTITION",
+    "diff DATA DATA",
     "report PARTITION --output REPORT",
 )
 _QUERY = 'SELECT count(*), max("offset") FROM records'

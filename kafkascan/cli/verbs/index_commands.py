@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.io.file_identity import FileIdentity
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.tables.table import Table
 
@@ -195,7 +196,7 @@ def build(
     are the same, differ or are missing. `kafkascan recover` does more: it also verifies
     checksums, and builds .txnindex and .snapshot files. Only live .log files that end with a
     complete batch get indexes: a broker recovers a segment without indexes, and believes those
-    that exist.
+    that exist. A log that changed since it was read gets none with --write (exit code 3).
     """
     if write and output is not None:
         raise click.UsageError("--write and --output cannot be combined")
@@ -207,6 +208,7 @@ def build(
         name = ks.format.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
+        as_read = _as_read(one) if write else None
         with one.open() as source:
             batches = scan(source)
             table = join_tables(list(report.tables(source, batches)))
@@ -221,7 +223,7 @@ def build(
             reason = "the segment does not end with a complete batch: recover the log"
             report.add(f"{one.path}: no index is written, as {reason}")
         built = [
-            one.labels | _built(one, kind, entries, target, report)
+            one.labels | _built(one, kind, entries, target, as_read, report)
             for kind, entries in files.items()
         ]
         return built[::-1]
@@ -246,11 +248,22 @@ def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
     return folder
 
 
+def _as_read(one: SegmentInput) -> FileIdentity:
+    """Return the identity of a log on disk: a broker believes an index that does not match it."""
+    from kafkascan.io.file_identity import FileIdentity
+    from kafkascan.io.folders import DiskFolder
+
+    folder = one.segment.folder
+    assert isinstance(folder, DiskFolder)
+    return FileIdentity.of_stat(one.path, folder.status(one.segment.file_name))
+
+
 def _built(
     one: SegmentInput,
     kind: str,
     entries: NDArray[np.void],
     folder: Path | None,
+    as_read: FileIdentity | None,
     report: FindingReport,
 ) -> dict[str, Any]:
     from kafkascan.io.atomic_files import AtomicFile
@@ -262,8 +275,9 @@ def _built(
     if existing is not None:
         verdict = "same" if existing[1] == data else "differs"
     if folder is not None and (folder != one.path.parent or verdict != "same"):
-        like = one.path if existing is None else existing[0]
-        with AtomicFile(folder / name, like=like if one.is_on_disk else None) as file:
+        original = one.path if existing is None else existing[0]
+        like = original if one.is_on_disk else None
+        with AtomicFile(folder / name, like=like, made_from=as_read) as file:
             file.stream.write(data)
         verdict = "written"
     elif verdict != "same":

@@ -100,7 +100,8 @@ def audit(
         from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown, is_locked
 
         logs = tier_options.logs_at(path, wanted, report, options["cluster"])
-        found = ks.audit(logs, on_progress=run.show_progress, **options)
+        others = [one for one in paths if one != path]
+        found = ks.audit(logs, on_progress=run.show_progress, other_dirs=others, **options)
         for line in _damage_lines(found):
             report.add(line)
         if had_clean_shutdown(found.path) is False and not is_locked(found.path):
@@ -255,8 +256,9 @@ def diff(
     """Compare replicas, a backup or a mirror by batch headers.
 
     Prints a row per range of offsets that differs. Ranges that retention, replication lag or
-    compaction explain do not count as differences (is_difference is false). Exit code 1: there
-    are differences.
+    compaction explain do not count as differences (is_difference is false). Logs that differ are
+    read again if a running broker changed one of them meanwhile. Exit code 1: there are
+    differences.
 
     LEFT and RIGHT are data directories, partition directories, tar archives of directories,
     segment files, URLs of them, or files of fingerprints. In directories and archives, only the
@@ -274,6 +276,7 @@ def diff(
     def compare(path: Path, findings: FindingReport) -> ks.analysis.LogDiff:
         assert right is not None
         result = ks.diff_logs(path, right, offsets=offsets, compacted=compacted, **options)
+        findings.add_problems(result.notes)
         for one in result.partitions:
             _add_differences(findings, one)
         return result

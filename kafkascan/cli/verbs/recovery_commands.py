@@ -32,6 +32,8 @@ from kafkascan.recovery.recovery_schemas import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 if TYPE_CHECKING:
     from kafkascan.cli.run import FindingReport, Run
 
+# Bytes that take some seconds to read.
+_LONG_PASS = 1 << 30
 # Changes of one kind that are listed one by one.
 _LISTED = 3
 _Changes: TypeAlias = "list[tuple[ks.recovery.PartitionRecovery, ks.recovery.Change]]"
@@ -123,6 +125,7 @@ def recover(
             truncate=truncate,
             tiered_topics=tiered_topics or None,
             on_progress=lambda _, done, total: run.show_progress(done, total),
+            on_verify=lambda found, size: _announce_pass(run, found, size),
             **options,
         )
 
@@ -141,6 +144,18 @@ def recover(
             run.print_report(_not_marked(result))
         if not write:
             run.print_report(_writing_command(result))
+
+
+def _announce_pass(run: Run, paths: list[Path], size: int) -> None:
+    """Say what takes long, before it does: nobody asked for it."""
+    from rich.filesize import decimal
+
+    if size >= _LONG_PASS:
+        run.print(
+            f"{', '.join(map(str, paths))}: shut down cleanly, so a broker would recover nothing:"
+            f" verifying the checksums of all {decimal(size)} of its logs; --no-verify leaves that"
+            " out"
+        )
 
 
 def _lasting_damage(result: ks.recovery.Recovery) -> FindingReport:

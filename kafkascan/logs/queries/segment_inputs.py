@@ -137,6 +137,23 @@ class SegmentInput:
             SEGMENT.name: self.segment.file_name,
         }
 
+    def attempts_to_open(self, *, by_name: bool) -> Iterator[SegmentInput]:
+        """
+        Yield the input, then those that have its offsets now; see `log_dir.attempts_to_open`.
+
+        Parameters
+        ----------
+        by_name : bool
+            Whether only a file with the same name counts.
+        """
+        first = max(self.start_offset, self.base_offset)
+        for segment in attempts_to_open(self.segment, by_name=by_name):
+            is_listed = segment is self.segment
+            yield (
+                self if is_listed
+                else replace(self, segment=segment, start_offset=first, start_position=0)
+            )  # fmt: skip
+
     def current(self) -> SegmentInput | None:
         """
         Return the input, or one with its offsets if a broker has replaced the file since.
@@ -148,15 +165,10 @@ class SegmentInput:
         """
         if not isinstance(self.segment.folder, PinnedFolder):
             return self
-        for segment in attempts_to_open(self.segment, by_name=not self.is_served):
+        for one in self.attempts_to_open(by_name=not self.is_served):
             with suppress(FileGoneError):
-                size = segment.size
-                if segment is self.segment:
-                    return self
-                first = max(self.start_offset, self.base_offset)
-                return replace(
-                    self, segment=segment, start_offset=first, size=size, start_position=0
-                )
+                size = one.segment.size
+                return one if one is self else replace(one, size=size)
         return None
 
     @contextmanager

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli.verbs import segment_commands
 from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.io import folders, source_protocols
 from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.source_protocols import PinnedFile
+from kafkascan.logs.log_chunks import inspect_chunks
+from kafkascan.logs.opened_logs import open_logs
+from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+from kafkascan.logs.segment import SegmentFile
 from kafkascan.tables.table import AnyTable
 from tests.support import command_line
-from tests.support.moving_logs import CHANGES, Change, MovingLog
+from tests.support.moving_logs import (
+    CHANGES,
+    SEGMENTS,
+    Change,
+    MovingLog,
+    cleaner_ends,
+    retention_begins,
+    retention_ends,
+)
 from tests.support.partitions import HealthyPartition
 from tests.support.waiting import IS_SANITIZED
 
@@ -371,3 +387,248 @@ def test_a_side_file_that_was_replaced_is_read(original: Path, tmp_path: Path) -
     new.write_bytes(index.read_bytes())
     new.rename(index)
     assert pinned.read(index.name) == before is not None
+
+
+@pytest.mark.parametrize("change", [retention_ends, cleaner_ends])
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_one_listing_serves_all_segments_that_are_gone(
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Path], list[int]],
+    change: Change,
+) -> None:
+    at_rest = LISTINGS
+    for after in range(LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), change, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            read(log.folder)
+        at_rest = log.listings if after == 0 else at_rest
+        assert log.listings <= at_rest + 1
+        if after == at_rest:
+            break
+    assert after == at_rest
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_a_segment_that_is_gone_in_a_newer_listing_too(
+    original: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Path], list[int]],
+) -> None:
+    """Retention deletes the first segment after each listing."""
+    expected = read(original)
+    folder = copied(original, tmp_path, 0)
+    list_folder = folders._settled_inodes
+
+    def list_and_delete(path: Path) -> dict[str, int]:
+        found = list_folder(path)
+        logs = sorted(path.glob("*.log"))
+        if path == folder and len(logs) > 1:
+            logs[0].unlink()
+        return found
+
+    monkeypatch.setattr(folders, "_settled_inodes", list_and_delete)
+    offsets = read(folder)
+    assert 0 < len(offsets) < len(expected)
+    assert offsets == expected[-len(offsets) :] or read is READERS["count_records"]
+
+
+def _unlink_logs(folder: Path) -> None:
+    for path in folder.glob("*.log"):
+        path.unlink()
+
+
+def _move_away(folder: Path) -> None:
+    folder.rename(folder.parent.with_suffix(".moved"))
+
+
+def _delete_third(folder: Path) -> None:
+    sorted(folder.glob("*.log"))[2].unlink()
+
+
+@pytest.fixture
+def changed_when_found(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change], None]:
+    """Change a folder once a command knows the sizes of its files."""
+    find = SegmentPaths.find
+
+    def prepare(folder: Path, change: Change) -> None:
+        def find_and_change(paths: SegmentPaths, *given: Any) -> list[SegmentInput]:
+            found = find(paths, *given)
+            change(folder)
+            return found
+
+        monkeypatch.setattr(SegmentPaths, "find", find_and_change)
+
+    return prepare
+
+
+_OF_FILES = ("info", "verify", "index check", "batches --verify")
+
+
+@pytest.mark.parametrize("command", _OF_FILES)
+@pytest.mark.parametrize("vanish", [_unlink_logs, _move_away])
+def test_commands_say_that_a_folder_vanished(
+    original: Path,
+    tmp_path: Path,
+    changed_when_found: Callable[[Path, Change], None],
+    command: str,
+    vanish: Change,
+) -> None:
+    """As of a disk that is unmounted: no broker deletes all segments of a log."""
+    folder = copied(original, tmp_path, 0)
+    changed_when_found(folder, vanish)
+    done = command_line.run(*command.split(), folder)
+    assert done.returncode == 3
+    assert f"{min(original.glob('*.log')).name}: No such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_commands_say_that_a_segment_within_a_log_vanished(
+    original: Path,
+    tmp_path: Path,
+    changed_when_found: Callable[[Path, Change], None],
+    command: str,
+) -> None:
+    """Neither retention nor the cleaner leaves such a gap."""
+    folder = copied(original, tmp_path, 0)
+    changed_when_found(folder, _delete_third)
+    done = command_line.run(command, folder)
+    assert done.returncode == 1
+    assert "[OFFSET_GAP]" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_commands_read_the_segment_that_the_cleaner_has_put_in_place(
+    original: Path,
+    tmp_path: Path,
+    changed_when_found: Callable[[Path, Change], None],
+    command: str,
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    changed_when_found(folder, cleaner_ends)
+    done = command_line.run(command, folder, "--format", "jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    read = sum(json.loads(line)["batches"] for line in done.stdout.splitlines())
+    assert read == sum(len(ks.scan_batches(path).batches) for path in original.glob("*.log"))
+
+
+def test_rows_whose_file_is_gone_before_they_are_verified(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied(original, tmp_path, 0)
+    verify_rows = segment_commands._verify_rows
+
+    def delete_and_verify(run: Any, one: SegmentInput, rows: Any) -> Any:
+        if one.path.exists() and one.path != max(folder.glob("*.log")):
+            one.path.unlink()
+        return verify_rows(run, one, rows)
+
+    monkeypatch.setattr(segment_commands, "_verify_rows", delete_and_verify)
+    done = command_line.run("batches", folder, "--verify", "--format", "jsonl")
+    assert done.returncode == 0
+    assert "[FILE_GONE]" in done.stderr
+    assert json.loads(done.stdout.splitlines()[0])["crc_is_valid"] is None
+
+
+def test_the_time_of_a_segment_that_was_renamed(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a time index, a broker takes the time of the file's last modification."""
+    starts = {0, int(sorted(original.glob("*.log"))[SEGMENTS].stem)}
+    for after in range(LISTINGS):
+        folder = copied(original, tmp_path, after)
+        for path in folder.glob("*.timeindex"):
+            path.write_bytes(b"")
+        log = MovingLog(folder, retention_begins, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            found = ks.lookup_timestamp(folder, 0, trust_index=True)
+        assert found is not None
+        assert found.offset in starts
+        if log.listings < after:
+            break
+
+
+class _FailsOnce:
+    """An inspector that cannot read the second table of the first segment."""
+
+    reads_content = True
+
+    def __init__(self, segment: SegmentFile, tables: Iterator[int]) -> None:
+        self._path, self._tables = segment.path, tables
+
+    def open(self, source: ks.Source) -> None:
+        """Take the source."""
+
+    def table(self, batches: Any) -> int:
+        """Return how many batches there are."""
+        if next(self._tables) == 1:
+            raise OSError(errno.EIO, "Input/output error", str(self._path))
+        return len(batches)
+
+    def end(self, *, is_whole: bool) -> None:
+        """Return nothing."""
+
+
+def test_batches_that_an_inspector_could_not_read_are_read_in_a_copy(
+    original: Path, tmp_path: Path
+) -> None:
+    """The walk does not go on behind what it has not returned."""
+    folder = copied(original, tmp_path, 0)
+    first, *_, last = sorted(folder.glob("*.log"))
+    everything = [ks.scan_batches(path).batches for path in sorted(folder.glob("*.log"))]
+    for path in folder.glob("*.log"):
+        if path not in (first, last):
+            path.unlink()
+    tables, offset = itertools.count(), int(everything[0]["base_offset"][2])
+    second = last.with_name(f"{offset:020}.log")
+    second.write_bytes(first.read_bytes()[int(everything[0]["position"][2]) :])
+    last.unlink()
+    (log,) = open_logs(folder)
+    segments = [(log.partition, one) for one in log.segments]
+    chunks = inspect_chunks(segments, range(2), 2, lambda one: _FailsOnce(one, tables), position=0)
+    read = [int(base) for chunk in chunks for base in chunk.batches["base_offset"]]
+    assert read == everything[0]["base_offset"].tolist()
+
+
+def test_a_log_that_is_truncated_into_the_segment_before_the_last(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower truncates its log, and then appends: the end of a log is no cut segment."""
+
+    def truncate(folder: Path) -> None:
+        *_, before, last = sorted(folder.glob("*.log"))
+        appended = last.read_bytes()[:70]
+        last.unlink()
+        with before.open("ab") as file:
+            file.write(appended)
+
+    symbols: set[str] = set()
+    for after in range(1, LISTINGS):
+        log = MovingLog(copied(original, tmp_path, after), truncate, after)
+        with monkeypatch.context() as patches:
+            log.start(patches)
+            for read in (ks.count_records, ks.analysis.read_fingerprints, ks.read_records):
+                symbols |= {one.symbol for one in read(log.folder).problems}
+        if log.listings < after:
+            break
+    assert symbols == {"TORN_TAIL"}
+
+
+@pytest.mark.parametrize("command", ["index lookup DIR --offset 3", "count DIR"])
+def test_an_answer_that_is_missing_is_no_success(
+    original: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """As of a log that changes each time that it is read."""
+
+    def find_gone(*_: object, **__: object) -> None:
+        raise FileGoneError(str(original / "0.log"))
+
+    for name in ("lookup_offset", "count_records"):
+        monkeypatch.setattr(ks, name, find_gone)
+    done = run(command.split(), original, original)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith("[FILE_GONE]\n")

@@ -281,6 +281,30 @@ def test_a_data_dir_without_the_metadata_log_of_its_broker(
     assert other_dirs(tmp_path) == []
 
 
+def test_data_dirs_that_are_audited_together(tmp_path: Path, metadata: TopicLog) -> None:
+    """Those of the broker that are not among them are named, once."""
+    second = tmp_path / "ü 2"
+    write_orders(second, number=1)
+    properties = (tmp_path / "meta.properties").read_text()
+    (second / "meta.properties").write_text(properties.replace("AATQ", "AATg"))
+    metadata.folder = tmp_path / "1" / metadata.folder.name
+    disks = [tmp_path / "1", second]
+    metadata.add(registration(_DIRECTORY, uuid.UUID(int=78))).write()
+    write_orders(disks[0])
+    (tmp_path / "meta.properties").rename(disks[0] / "meta.properties")
+    for disk in disks:
+        assert "other data directories of broker 1" in run("audit", disk).stderr
+    assert "other data director" not in run("audit", *disks).stderr
+    found = [ks.audit(one, other_dirs=[disks[1 - at]]) for at, one in enumerate(disks)]
+    assert not any("other data director" in text for one in found for text in one.unchecked)
+    metadata.add(registration(_DIRECTORY, uuid.UUID(int=78), uuid.UUID(int=79))).write()
+    stderr = run("audit", *disks, tmp_path / "missing").stderr
+    assert stderr.count("other data director") == 1
+    assert "the metadata has the directory AAAAAAAAAAAAAAAAAAAATw" in stderr
+    (second / "meta.properties").write_text("version=1\nnode.id=2\ndirectory.id=AAAA\n")
+    assert run("audit", *disks).stderr.count("other data director") == 2
+
+
 def test_a_field_of_another_vendor_turns_no_check_off(tmp_path: Path, metadata: TopicLog) -> None:
     _, value = partition(_ORDERS, 1, directories=[])
     assert value is not None

@@ -75,6 +75,19 @@ def test_groups_are_those_of_served_logs(tmp_path: Path) -> None:
     assert [one.symbol for one in found.problems] == ["FUTURE_LOG"]
 
 
+def test_differences(disk: Path, tmp_path: Path) -> None:
+    done = run("diff", disk, disk / "orders-1")
+    assert (done.returncode, done.stderr.count("FUTURE_LOG")) == (0, 1)
+    found = ks.diff_logs(disk, disk)
+    assert [one.symbol for one in found.problems] == ["FUTURE_LOG"]
+    assert found.is_same
+    saved = tmp_path / "left.parquet"
+    read = ks.analysis.read_fingerprints(disk)
+    read.save(saved)
+    assert [one.symbol for one in read.problems] == ["FUTURE_LOG"]
+    assert list(ks.diff_logs(saved, disk / "orders-1").problems) == list(read.problems)
+
+
 def test_salvage_copies_it(disk: Path) -> None:
     copy = disk.parent / f"{disk.name} copy"
     ks.salvage(disk, copy)
