@@ -411,7 +411,7 @@ def test_one_listing_serves_all_segments_that_are_gone(
     assert after == at_rest
 
 
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("read", [READERS[name] for name in READERS if "range" not in name])
 def test_a_segment_that_is_gone_in_a_newer_listing_too(
     original: Path,
     tmp_path: Path,
