@@ -52,13 +52,14 @@ def exit_code_of_signal() -> int | None:
     return None if _received is None else 128 + _received
 
 
-def _stop(number: int, _frame: FrameType | None) -> None:
+def _stop(number: int, frame: FrameType | None) -> None:
     """
     Raise the exception of a signal, and raise it again until the command ends.
 
     NumPy discards exceptions raised while it inspects an operand's type, and other libraries turn
     them into errors of their own. An alarm therefore raises the exception again, except while an
-    exception is being handled. A further signal, seconds later, ends the process at once.
+    exception is being handled, or a module imported: libraries such as DuckDB abort the process if
+    their initialization fails. A further signal, seconds later, ends the process at once.
     """
     global _received, _received_at
     if _received is None:
@@ -66,15 +67,27 @@ def _stop(number: int, _frame: FrameType | None) -> None:
     elif time.monotonic() - _received_at > _PATIENCE_SECONDS:  # a library does not end its work
         os._exit(128 + number)
     _received = number
-    _raise_in_main(number)
+    _raise_in_main(number, frame)
 
 
-def _raise_in_main(number: int) -> None:
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda *_: _raise_in_main(number))
+def _raise_in_main(number: int, frame: FrameType | None) -> None:
+    is_raised_again = hasattr(signal, "setitimer")
+    if is_raised_again:
+        signal.signal(signal.SIGALRM, lambda _, frame: _raise_in_main(number, frame))
         signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
+    if is_raised_again and _is_importing(frame):
+        return
     if sys.exc_info()[1] is None:
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Return whether a function was called by the import of a module."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _report_unraisable(found: UnraisableHookArgs) -> None:

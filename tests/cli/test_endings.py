@@ -133,6 +133,43 @@ def test_the_exit_of_a_program_whose_stderr_is_full(machine: Machine) -> None:
         assert subprocess.run(command, stderr=full, check=False).returncode == 3
 
 
+_IMPORT = """
+import os, signal, sys
+from kafkascan import cli
+from kafkascan.cli import commands
+
+number, folder = sys.argv[1:]
+sys.path.insert(0, folder)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def invoke(_):
+    import aborting
+    while True:
+        pass
+
+commands.invoke = invoke
+sys.exit(cli.main([]))
+"""
+_ABORTING = """
+import os, signal, sys
+try:
+    os.kill(os.getpid(), int(sys.argv[1]))
+    for _ in range(1000):
+        os.getpid()
+except BaseException:
+    os.abort()
+print("imported")
+"""
+
+
+@pytest.mark.parametrize("number", OF_SIGNALS)
+def test_a_module_is_imported_before_a_signal_ends_a_command(tmp_path: Path, number: int) -> None:
+    """Libraries abort the process if their initialization fails."""
+    (tmp_path / "aborting.py").write_text(_ABORTING)
+    done = run_warm(_IMPORT, int(number), tmp_path)
+    assert (done.returncode, done.stdout) == (OF_SIGNALS[signal.Signals(number)], "imported\n")
+
+
 # ---- queries ----------------------------------------------------------------------------------
 
 # The query works in libraries, which make no calls that could be counted.
