@@ -107,12 +107,16 @@ def datetimes_to_milliseconds(
     """
     numbers, size = _split_datetime64(times, name)
     is_known = ~np.isnat(times)
-    limit = (2**63 - 1) // size.numerator
-    is_too_large = is_known & ((numbers < -limit) | (numbers > limit))
-    if is_too_large.any():
-        raise ValueError(f"{name} {times[is_too_large][0]} does not fit into 64 bits")
-    numbers = np.where(is_known, numbers, 0) * size.numerator
-    return np.where(is_known, numbers // size.denominator, missing)
+    numbers = np.where(is_known, numbers, 0)
+    if size.numerator > 1:
+        limit = (2**63 - 1) // size.numerator
+        is_too_large = (numbers < -limit) | (numbers > limit)
+        if is_too_large.any():
+            raise ValueError(f"{name} {times[is_too_large][0]} does not fit into 64 bits")
+        numbers *= size.numerator
+    if size.denominator > 1:
+        numbers //= size.denominator
+    return np.where(is_known, numbers, missing)
 
 
 def age_text(milliseconds: int) -> str:

@@ -484,10 +484,11 @@ def _short(table: RecordTable) -> RecordTable:
     """Return records; times in typed values are null where microseconds cannot hold them."""
     typed = {}
     for name, column in table.typed.items():
-        chunks = [within_microseconds(one) for one in column.chunks]
-        if any(new is not old for new, old in zip(chunks, column.chunks, strict=True)):
+        chunks = column.chunks
+        changed = [within_microseconds(one) for one in chunks]
+        if any(new is not old for new, old in zip(changed, chunks, strict=True)):
             warn_of_late_times()
-        typed[name] = pa.chunked_array(chunks, column.type)
+        typed[name] = pa.chunked_array(changed, column.type)
     return table.with_typed(typed) if typed else table
 
 

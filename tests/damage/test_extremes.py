@@ -34,7 +34,7 @@ sys.exit(1 if failed else 0)
 _FAMILIES = {
     "single numbers": (0.006, 1.0, 16),
     "pairs of numbers": (0.0001, 0.01, 8),
-    "covered pairs": (0.003, 1.0, 12),
+    "covered pairs": (0.002, 1.0, 12),
     "names": (0.03, 1.0, 4),
     "offsets": (0.1, 1.0, 1),
     "older formats": (0.04, 1.0, 2),

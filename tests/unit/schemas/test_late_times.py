@@ -91,6 +91,12 @@ def test_queries(data: Path) -> None:
     assert "null" in json.dumps(late["names"])
 
 
+def test_a_query_of_usual_times_says_nothing(data: Path) -> None:
+    query = 'SELECT value FROM orders WHERE "offset" = 0'
+    done = run("sql", query, "--value-as", "auto", data, "--format", "jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_late_date_of_a_query() -> None:
     done = run("sql", "SELECT DATE '20000-01-01' AS day", DATA, "--format", "jsonl")
     assert (done.returncode, done.stdout) == (0, '{"day": "20000-01-01"}\n')
