@@ -34,16 +34,16 @@ sys.exit(1 if failed else 0)
 _FAMILIES = {
     "single numbers": (0.006, 1.0, 16),
     "pairs of numbers": (0.0001, 0.01, 8),
-    "covered pairs": (0.002, 1.0, 12),
+    "covered pairs": (0.002, 1.0, 8),
     "names": (0.03, 1.0, 4),
     "offsets": (0.1, 1.0, 1),
     "older formats": (0.04, 1.0, 2),
     "data directories": (0.004, 1.0, 16),
     "messages": (0.07, 1.0, 2),
-    "tiers": (0.003, 1.0, 5),
-    "registries": (0.006, 1.0, 2),
-    "typed values": (0.03, 1.0, 2),
-    "arguments": (0.02, 1.0, 2),
+    "tiers": (0.004, 1.0, 3),
+    "registries": (0.006, 1.0, 1),
+    "typed values": (0.03, 1.0, 1),
+    "arguments": (0.02, 1.0, 1),
 }
 _PARTS = [(family, part) for family, (*_, parts) in _FAMILIES.items() for part in range(parts)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import zstandard
 
-from tests.support.extremes import BEYOND, EXTREMES, Case, Files, changed, texts_of
+from tests.support.extremes import BEYOND, EXTREMES, Case, Files, Number, changed, texts_of
 from tests.support.files import contents
 from tests.support.internal_topics import KeyValue, TopicLog
 from tests.support.partitions import HealthyPartition
@@ -51,18 +51,23 @@ def tier_cases(folder: Path) -> Iterator[Case]:
     for kind in ("fixed", "variable", "filed"):
         stored = contents(folder / kind).items()
         files = {**beside, **{f"tier/{name}": data for name, data in stored}}
-        yield from _of_texts(files)
+        numbers = _numbers_of_text(files)
+        if kind == "variable":  # what follows the chunks is as of fixed ones
+            numbers = [
+                one for one in numbers if one.start < files[one.file].index(b"segmentIndexes")
+            ]
+        for number in numbers:
+            yield from (changed(files, [(number, value)]) for value in number.values())
         yield from _of_names(files)
         if kind == "variable":
             yield from _of_chunks(files)
 
 
-def _of_texts(files: Files) -> Iterator[Case]:
-    """Yield a tier with each number of the first manifest, or leader epochs, at each extreme."""
+def _numbers_of_text(files: Files) -> list[Number]:
+    """Return the numbers of the first manifest, or of the first leader epochs."""
     kinds = ("rsm-manifest", "leader_epoch_checkpoint")
     texts = [name for kind in kinds for name in sorted(files) if name.endswith(kind)]
-    for number in texts_of(texts[0], files[texts[0]]):
-        yield from (changed(files, [(number, value)]) for value in number.values())
+    return texts_of(texts[0], files[texts[0]])
 
 
 def _of_names(files: Files) -> Iterator[Case]:

@@ -139,9 +139,7 @@ _ON_TIER = [line.split() for line in """
 info DATA/tier
 count DATA/tier
 records --tail 2 DATA/tier
-records --from-time 2020-01-01 --format jsonl DATA/tier
 txns --wide --iso DATA/tier
-verify DATA/tier
 audit --all-findings DATA/tier
 remote-segments --wide --iso DATA/tier
 diff DATA/tier DATA/local
