@@ -103,8 +103,17 @@ def next_offset(batches: BatchTable) -> NDArray[np.int64]:
 
 def offset_after(batches: BatchTable) -> int:
     """Return `next_offset` of the last one of some batches, as a number."""
-    end = int(batches["base_offset"][-1]) + int(batches["last_offset_delta"][-1]) + 1
-    return (end + 2**63) % 2**64 - 2**63  # as in 64 bits
+    return _wrapped(int(batches["base_offset"][-1]) + int(batches["last_offset_delta"][-1]) + 1)
+
+
+def offset_before(end_offset: int) -> int:
+    """Return the offset before what `offset_after` returns."""
+    return _wrapped(end_offset - 1)
+
+
+def _wrapped(offset: int) -> int:
+    """Return an offset as 64 bits have it."""
+    return (offset + 2**63) % 2**64 - 2**63
 
 
 def size_in_bytes(batches: BatchTable) -> NDArray[np.int64]:

@@ -31,6 +31,7 @@ from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError, SourceReadError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
+    MIN_BATCH_SIZE,
     ScanEnd,
 )
 from kafkascan.io import result_memory
@@ -441,6 +442,7 @@ def iter_batches(
         start, stop = _require_range(owner, start, stop, on_corrupt)
         walk = BatchWalk(owner, start, stop)
         raises = on_corrupt == "raise"
+        rows = min(rows, (stop - start) // MIN_BATCH_SIZE + 1)
         return BatchIterator(walk, rows, raises=raises, resources=resources.pop_all())
 
 

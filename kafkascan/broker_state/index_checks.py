@@ -25,6 +25,7 @@ from kafkascan.broker_state.indexes import (
     entries_of,
     parse_index,
 )
+from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import leading_offset
 from kafkascan.format.findings import Finding, Severity
@@ -88,6 +89,7 @@ def check_index(
     OSError
     """
     batches = require_batch_table(batches)
+    require_not_negative(base_offset=base_offset)
     if not isinstance(index, np.ndarray):
         path = as_path(index)
         parsed = parse_index_file(read_regular(path), path)

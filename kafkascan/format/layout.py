@@ -26,6 +26,8 @@ BATCH_HEADER_SIZE: int = _layout.batch_header_size
 MIN_BATCH_LENGTH: int = min(_layout.min_lengths)
 """The smallest `batch_length` of any magic: that of an empty message of magic 0."""
 
+MIN_BATCH_SIZE = LOG_OVERHEAD + MIN_BATCH_LENGTH
+
 CRC_STARTS: tuple[int, int, int] = _layout.crc_starts
 """By magic: the first byte that the checksum of a batch covers; it covers the rest, too."""
 

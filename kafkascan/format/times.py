@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import time as clock
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 TimeLike: TypeAlias = int | str | datetime.datetime | np.datetime64 | np.integer
 """Milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, a
@@ -15,6 +17,13 @@ TimeLike: TypeAlias = int | str | datetime.datetime | np.datetime64 | np.integer
 THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 """Milliseconds; Kafka is not older."""
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+_MILLISECONDS = {
+    "W": Fraction(604_800_000), "D": Fraction(86_400_000), "h": Fraction(3_600_000),
+    "m": Fraction(60_000), "s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 10**3),
+    "ns": Fraction(1, 10**6), "ps": Fraction(1, 10**9), "fs": Fraction(1, 10**12),
+    "as": Fraction(1, 10**15),
+}  # fmt: skip
+"""In a unit of NumPy, but for months and years."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -74,6 +83,42 @@ def milliseconds_or_now(time: TimeLike | None = None, name: str = "time") -> int
     return clock.time_ns() // 1_000_000 if time is None else moment_of(time, name)
 
 
+def datetimes_to_milliseconds(
+    times: NDArray[np.datetime64], missing: int, name: str = "time"
+) -> NDArray[np.int64]:
+    """
+    Return points in time as milliseconds since the epoch, rounded down.
+
+    NumPy's own conversion overflows in silence.
+
+    Parameters
+    ----------
+    times : array of datetime64
+        Of any unit.
+    missing : int
+        The result for NaT.
+    name : str
+        The name of the argument, for messages.
+
+    Raises
+    ------
+    ValueError
+        If a time does not fit into 64 bits.
+    """
+    numbers, size = _split_datetime64(times, name)
+    is_known = ~np.isnat(times)
+    numbers = np.where(is_known, numbers, 0)
+    if size.numerator > 1:
+        limit = (2**63 - 1) // size.numerator
+        is_too_large = (numbers < -limit) | (numbers > limit)
+        if is_too_large.any():
+            raise ValueError(f"{name} {times[is_too_large][0]} does not fit into 64 bits")
+        numbers *= size.numerator
+    if size.denominator > 1:
+        numbers //= size.denominator
+    return np.where(is_known, numbers, missing)
+
+
 def age_text(milliseconds: int) -> str:
     """Return a duration in its largest unit: 4 d, 12 min, 300 ms."""
     for size, unit in _UNITS:
@@ -101,8 +146,9 @@ def _split(time: TimeLike, name: str) -> tuple[int, bool]:
     if isinstance(time, datetime.datetime):
         return _split_datetime(time)
     if isinstance(time, np.datetime64):
-        whole = time.astype("datetime64[ms]")
-        return int(whole.astype(np.int64)), bool(whole < time)
+        number, size = _split_datetime64(np.array(time), name)
+        whole, rest = divmod(int(number) * size.numerator, size.denominator)
+        return whole, rest > 0
     raise TypeError(
         f"{name} must be milliseconds, a datetime, a numpy.datetime64 or a text in ISO 8601, "
         f"not {type(time).__name__}"
@@ -125,3 +171,16 @@ def _split_datetime(time: datetime.datetime) -> tuple[int, bool]:
     whole, rest = divmod((aware - _EPOCH) // _MICROSECOND, 1000)
     nanoseconds: int = getattr(time, "nanosecond", 0)  # of a pandas.Timestamp
     return whole, rest > 0 or nanoseconds > 0
+
+
+def _split_datetime64(
+    times: NDArray[np.datetime64], name: str
+) -> tuple[NDArray[np.int64], Fraction]:
+    """Return times as numbers, and the milliseconds of their unit."""
+    unit, count = np.datetime_data(times.dtype)
+    if unit not in _MILLISECONDS:  # months and years
+        days = times.astype("datetime64[D]")
+        if not np.array_equal(days.astype(times.dtype), times, equal_nan=True):
+            raise ValueError(f"{name} has years that do not fit into 64 bits of days")
+        times, unit, count = days, "D", 1
+    return times.astype(np.int64), count * _MILLISECONDS[unit]

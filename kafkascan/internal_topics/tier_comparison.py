@@ -26,7 +26,7 @@ from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.topic_records import AsOf
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table
 from kafkascan.tables.table_set import TableSet
 from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
@@ -91,7 +91,7 @@ class TierComparison(TableSet):
     segments: Table
     problems: Problems
 
-    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(COMPARED_SCHEMA)
+    schemas: ClassVar[dict[str, Schema]] = {"segments": COMPARED_SCHEMA}
 
     @property
     def findings(self) -> Table:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import FileGoneError, KafkaScanError, detached
-from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
+from kafkascan.format.layout import BATCH_DTYPE, MIN_BATCH_SIZE, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
@@ -36,7 +36,6 @@ DEFAULT_ROWS = 1 << 16
 # Rows of the first table of a segment, and the size above which a mostly empty table is copied.
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
-_SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
 _LOWEST = -(2**63)
 
 Segments: TypeAlias = list[tuple[PartitionDir, SegmentFile]]
@@ -327,7 +326,7 @@ def _parts(
     offsets: SegmentOffsets,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     # A small segment gets a small table.
-    first_rows = min(rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
+    first_rows = min(rows, _FIRST_ROWS, walk.source.size // MIN_BATCH_SIZE + 1)
     room, total = np.empty(first_rows, BATCH_DTYPE), 0
     while True:
         batches, checks, error = _next_table(walk, room, inspector, offsets)

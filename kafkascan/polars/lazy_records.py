@@ -54,6 +54,7 @@ from kafkascan.tables.table import (
     IncompleteTableWarning,
     Problems,
     warn_of_late_times,
+    within_microseconds,
 )
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
@@ -475,8 +476,20 @@ class _LazyRecords:
                     if self.team is not None:
                         self.team.require_wanted()
                     found = decoding.decoded(_wanted(table, condition) if self.typed else table)
-                    problems = table.problems + found.problems
-                    yield _frame(found.records.with_problems(problems), log)
+                    records = found.records.with_problems(table.problems + found.problems)
+                    yield _frame(_short(records) if self.within_microseconds else records, log)
+
+
+def _short(table: RecordTable) -> RecordTable:
+    """Return records; times in typed values are null where microseconds cannot hold them."""
+    typed = {}
+    for name, column in table.typed.items():
+        chunks = column.chunks
+        changed = [within_microseconds(one) for one in chunks]
+        if any(new is not old for new, old in zip(changed, chunks, strict=True)):
+            warn_of_late_times()
+        typed[name] = pa.chunked_array(changed, column.type)
+    return table.with_typed(typed) if typed else table
 
 
 def _wanted(table: RecordTable, condition: Condition) -> RecordTable:

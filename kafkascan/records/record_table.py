@@ -42,6 +42,7 @@ from kafkascan.records.item_columns import (
 )
 from kafkascan.records.record_schemas import RAW_SCHEMA, RECORD_SCHEMA
 from kafkascan.records.typed_items import selected
+from kafkascan.tables.python_values import python_values
 from kafkascan.tables.schema import Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, timestamp_column
 
@@ -266,7 +267,7 @@ class RecordTable(AnyTable):
         """Yield the records; typed keys and values as Python's values."""
         if not self.typed:
             return self._records()
-        values = zip(*(one.to_pylist() for one in self.typed.values()), strict=True)
+        values = zip(*map(python_values, self.typed.values()), strict=True)
         return (
             Record(**{**record._asdict(), **dict(zip(self.typed, row, strict=True))})
             for record, row in zip(self._records(), values, strict=True)
@@ -498,7 +499,7 @@ class RecordTable(AnyTable):
         if name not in self.names or not (name in _ITEMS or name == "headers"):
             return self._numbers(name)
         if name in self.typed:
-            items = self.typed[name].to_pylist()
+            items = python_values(self.typed[name])
         elif name == "headers":
             items = self._header_lists()
         else:

@@ -17,6 +17,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.layout import NO_TIMESTAMP
 from kafkascan.format.optional_modules import require_module
 from kafkascan.format.texts import json_text, with_escaped_bytes
+from kafkascan.tables.python_values import python_values
 from kafkascan.tables.schema import (
     Field,
     Schema,
@@ -182,7 +183,7 @@ class AnyTable(ABC):
             return frame
         # In pieces, because pyarrow makes Python objects without handling signals.
         frames = [
-            table.slice(at, _PANDAS_ROWS).to_pandas()
+            _pandas_frame(table.slice(at, _PANDAS_ROWS))
             for at in range(0, max(1, table.num_rows), _PANDAS_ROWS)
         ]
         frame = frames[0]
@@ -240,6 +241,21 @@ class AnyTable(ABC):
 
         summary = html.escape(repr(self))
         return f"<div><pre>{summary}</pre>{self._plot()}{html_table(self, HEAD_ROWS)}</div>"
+
+
+def _pandas_frame(table: pa.Table) -> pd.DataFrame:
+    """Return a table with Python's objects; dates and times that Python cannot hold are texts."""
+    try:
+        return table.to_pandas()
+    except (OverflowError, ValueError):
+        types = require_pyarrow().types
+        names = [
+            one.name for one in table.schema if types.is_nested(one.type) or types.is_date(one.type)
+        ]
+        frame = table.drop_columns(names).to_pandas()
+        for name in names:
+            frame[name] = python_values(table[name])
+        return frame[table.column_names]
 
 
 def rows_of(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
@@ -301,8 +317,44 @@ def timestamp_column(milliseconds: Column) -> pa.Array:
     return raw.cast(pa.timestamp("ms", tz="UTC"))
 
 
-def within_microseconds(times: pa.Array) -> pa.Array:
-    """Return times in milliseconds; null for those that 64 bits of microseconds cannot hold."""
+def within_microseconds(values: pa.Array) -> pa.Array:
+    """
+    Return values; null for times in milliseconds that 64 bits of microseconds cannot hold.
+
+    Parameters
+    ----------
+    values : pyarrow.Array
+        Times may also be in structs, lists and maps.
+
+    Returns
+    -------
+    pyarrow.Array
+        The same object, if all times fit.
+    """
+    pa = require_pyarrow()
+    kind = values.type
+    if kind == pa.timestamp("ms", tz="UTC"):
+        return _times_within_microseconds(values)
+    if pa.types.is_struct(kind):
+        fields = [values.field(number) for number in range(kind.num_fields)]
+        changed = [within_microseconds(one) for one in fields]
+        if all(new is old for new, old in zip(changed, fields, strict=True)):
+            return values
+        return pa.StructArray.from_arrays(changed, fields=list(kind), mask=values.is_null())
+    if not pa.types.is_list(kind) and not pa.types.is_map(kind):
+        return values
+    items = values.items if pa.types.is_map(kind) else values.values
+    changed_items = within_microseconds(items)
+    if changed_items is items:
+        return values
+    is_null = np.append(values.is_null().to_numpy(zero_copy_only=False), False)
+    ends = pa.array(values.offsets.to_numpy(), mask=is_null)
+    if pa.types.is_map(kind):
+        return pa.MapArray.from_arrays(ends, values.keys, changed_items, type=kind)
+    return pa.ListArray.from_arrays(ends, changed_items, type=kind)
+
+
+def _times_within_microseconds(times: pa.Array) -> pa.Array:
     import pyarrow.compute as compute
 
     raw = times.view("int64")
@@ -340,15 +392,11 @@ class WithinMicroseconds:
 
     @staticmethod
     def _shortened(batch: pa.RecordBatch) -> pa.RecordBatch:
-        pa = require_pyarrow()
-        columns = [
-            within_microseconds(one) if one.type == pa.timestamp("ms", tz="UTC") else one
-            for one in batch.columns
-        ]
-        nulls = sum(one.null_count for one in columns)
-        if nulls > sum(one.null_count for one in batch.columns):
+        columns = batch.columns
+        changed = [within_microseconds(one) for one in columns]
+        if any(new is not old for new, old in zip(changed, columns, strict=True)):
             warn_of_late_times()
-        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        return require_pyarrow().RecordBatch.from_arrays(changed, schema=batch.schema)
 
 
 def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:

@@ -225,5 +225,9 @@ def _segment(value: Json) -> RemoteSegmentId | None:
         max_timestamp=_field(values, "maxTimestampMs", _number),
         broker_id=_field(values, "brokerId", _number),
         event_timestamp=_field(values, "eventTimestampMs", _number),
-        leader_epochs=tuple(sorted((int(one), _number(at, one)) for one, at in epochs.items())),
+        leader_epochs=tuple(sorted((_epoch(one), _number(at, one)) for one, at in epochs.items())),
     )
+
+
+def _epoch(key: str) -> int:
+    return _number(int(key), "a key of segmentLeaderEpochs")

@@ -15,7 +15,7 @@ from kafkascan.batches.columns import COLUMN_NAMES
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_TIMESTAMP
 from kafkascan.format.suggestions import suggestion
-from kafkascan.format.times import to_milliseconds
+from kafkascan.format.times import datetimes_to_milliseconds, to_milliseconds
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
 from kafkascan.tables.schema import require_pyarrow
@@ -279,13 +279,18 @@ def _numbers(column: Any, name: str) -> NDArray[np.int64]:
             raise ValueError(f"{name} contains nulls")
         column = arrow.to_numpy()
     values = np.asarray(column)
-    if values.dtype.kind == "O" and all(isinstance(one, int) for one in values.flat):
+    if values.dtype.kind in "Of" and _are_integers(column):
         raise ValueError(f"{name} does not fit into 64 bits")
     if values.ndim > 1 or values.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {values.dtype} of shape {values.shape}")
     if values.dtype.kind == "u" and values.size and int(values.max()) > 2**63 - 1:
         raise ValueError(f"{name} exceeds 2**63 - 1")
     return values.astype(np.int64, order="C", copy=False)
+
+
+def _are_integers(column: Any) -> bool:
+    """Check the numbers of a caller; NumPy makes floats of integers above and below 2**63."""
+    return all(isinstance(one, int) for one in np.asarray(column, object).flat)
 
 
 def times_of(column: Any) -> NDArray[np.int64]:
@@ -299,9 +304,8 @@ def times_of(column: Any) -> NDArray[np.int64]:
     if values.dtype.kind in "OU":
         return _times_of_objects(values.ravel().tolist()).reshape(values.shape)
     if values.dtype.kind != "M":
-        return _numbers(values, "timestamp")
-    milliseconds = values.astype("datetime64[ms]")
-    return np.where(np.isnat(milliseconds), NO_TIMESTAMP, milliseconds.astype(np.int64))
+        return _numbers(column, "timestamp")
+    return datetimes_to_milliseconds(values, NO_TIMESTAMP, "timestamp")
 
 
 def _times_of_objects(values: list[Any]) -> NDArray[np.int64]:
@@ -318,8 +322,9 @@ def _arrow_times(column: Any) -> NDArray[np.int64]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return _times_of_objects(column.to_pylist())
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    if not pa.types.is_timestamp(column.type) and not pa.types.is_integer(column.type):
+        numbers = column.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
+        return times_of(numbers.view(f"datetime64[{column.type.unit}]"))
+    if not pa.types.is_integer(column.type):
         raise TypeError(f"timestamp must be timestamps or integers, not {column.type}")
     values = column.cast(pa.int64()).fill_null(NO_TIMESTAMP).to_numpy()
     return np.ascontiguousarray(values, np.int64)

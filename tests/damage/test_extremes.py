@@ -6,10 +6,12 @@ import json
 import re
 import signal
 import sys
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
+from tests.support.covering import covering_rows
 from tests.support.waiting import IS_SANITIZED
 from tests.support.warm_process import run_warm
 
@@ -32,11 +34,16 @@ sys.exit(1 if failed else 0)
 _FAMILIES = {
     "single numbers": (0.006, 1.0, 16),
     "pairs of numbers": (0.0001, 0.01, 8),
+    "covered pairs": (0.002, 1.0, 8),
     "names": (0.03, 1.0, 4),
     "offsets": (0.1, 1.0, 1),
     "older formats": (0.04, 1.0, 2),
     "data directories": (0.004, 1.0, 16),
     "messages": (0.07, 1.0, 2),
+    "tiers": (0.004, 1.0, 3),
+    "registries": (0.006, 1.0, 1),
+    "typed values": (0.03, 1.0, 1),
+    "arguments": (0.02, 1.0, 1),
 }
 _PARTS = [(family, part) for family, (*_, parts) in _FAMILIES.items() for part in range(parts)]
 
@@ -66,6 +73,16 @@ def _explained(code: int, said: str) -> str:
 
 def test_some_numbers(tmp_path: Path) -> None:
     _try(tmp_path, {family: shares[0] for family, shares in _FAMILIES.items()})
+
+
+def test_covering_rows_have_every_two_values() -> None:
+    for counts in ([9, 7, 7, 7, 9, 12], [2, 3], [1, 1, 1], [5, 1, 4]):
+        for changed in range(2, len(counts) + 1):
+            rows = list(covering_rows(counts, changed))
+            assert all(len(row) <= changed for row in rows)
+            for one, other in combinations(range(len(counts)), 2):
+                pairs = {(row[one], row[other]) for row in rows if one in row and other in row}
+                assert pairs == set(product(range(counts[one]), range(counts[other])))
 
 
 @pytest.mark.slow

@@ -144,3 +144,12 @@ def test_unreadable_indexes(tmp_path: Path) -> None:
     (row,) = rows(path=str(tmp_path), view="segments")
     assert (row["index_state"], row["time_index_state"]) == ("UNKNOWN", "UNKNOWN")
     assert (row["status"], row["batches"]) == ("HEADERS_OK", 1)
+
+
+def test_the_largest_offset_has_no_successor(tmp_path: Path) -> None:
+    largest = 2**63 - 1
+    segment_path(tmp_path, "a").write_bytes(
+        plain_batch(largest, 1, base_timestamp=0, max_timestamp=0)
+    )
+    (row,) = rows(path=str(tmp_path), view="segments")
+    assert row["last_offset"] == largest

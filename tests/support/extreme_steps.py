@@ -8,10 +8,11 @@ import signal
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +20,18 @@ import kafkascan as ks
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_UNREADABLE
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.times import THIS_CENTURY, TimeLike
+from kafkascan.spark.planning.file_listing import TieredStorageWarning
 from kafkascan.tables import IncompleteTableWarning, TableSet
+from tests.spark.logs import rows
 from tests.support.command_line import run
 from tests.support.dump_decoders import DECODER_OPTIONS
+from tests.support.extreme_arguments import argument_steps
 from tests.support.extreme_messages import message_cases
+from tests.support.extreme_places import registry_cases, tier_cases, typed_cases
 from tests.support.extremes import (
     EXTREMES,
     Case,
+    covered_pairs,
     data_dir_files,
     legacy,
     named,
@@ -36,6 +42,7 @@ from tests.support.extremes import (
     shifted,
     singles,
 )
+from tests.support.tiers import put_local
 from tests.support.waiting import IS_SANITIZED
 
 SECONDS = 100 if IS_SANITIZED else 10
@@ -128,9 +135,37 @@ report --output OUT/report.html DATA
 salvage DATA OUT/salvaged
 recover DATA
 """.strip().splitlines()]  # fmt: skip
+_ON_TIER = [line.split() for line in """
+info DATA/tier
+count DATA/tier
+records --tail 2 DATA/tier
+txns --wide --iso DATA/tier
+audit --all-findings DATA/tier
+remote-segments --wide --iso DATA/tier
+diff DATA/tier DATA/local
+salvage DATA/tier OUT/salvaged
+restore DATA/tier
+restore DATA/tier OUT/restored
+""".strip().splitlines()]  # fmt: skip
+_ON_REGISTRY = [line.split() for line in """
+schemas DATA
+schemas list --wide --iso DATA
+schemas usage DATA --topic orders
+schemas export DATA OUT/schemas
+records --value-as auto DATA/orders-0
+audit DATA
+""".strip().splitlines()]  # fmt: skip
+_ON_VALUES = [line.split() for line in """
+records --value-as auto --format jsonl DATA/values-0
+records --value-as auto --format csv DATA/values-0
+records --value-as auto --sort value DATA/values-0
+records --value-as json --json-schema inferred DATA/values-0
+sql SQL --value-as auto DATA/values-0 --format jsonl
+""".strip().splitlines()]  # fmt: skip
 _AT_LAST = [["recover", "--write", "--truncate", "--no-backup", "DATA"]]
 
 
+_VIEWS = ("records", "batches", "segments")
 _REFUSE = ("restamp", "convert", "scrub")
 """Commands that are wrong usage for some logs."""
 
@@ -141,6 +176,9 @@ _REFUSE = ("restamp", "convert", "scrub")
 def data_steps(data: Path, healthy: Path, out: Path) -> Iterator[Step]:
     """Yield the commands on a data directory; the last one writes into it."""
     shown = {"DATA": data, "HEALTHY": healthy, "OUT": out, "SQL": _SQL}
+    for view in _VIEWS:
+        read = partial(rows, path=str(data), view=view, mode="PERMISSIVE")
+        yield f"Spark's view {view}", read
     for line in (*_ON_LOGS, *_AT_LAST):
         yield _command([shown.get(word, word) for word in _placed(line, out)])
 
@@ -162,11 +200,72 @@ def state_steps(data: Path, out: Path) -> Iterator[Step]:
         yield one.__name__, partial(_convert, one, data)
 
 
-def _convert(read: Callable[[Path], TableSet], data: Path) -> None:
+def _convert(read: Callable[[Any], TableSet], data: object) -> None:
     for table in read(data).tables.values():
         table.to_arrow()
         table.to_pandas()
         table.to_json()
+
+
+def tier_steps(data: Path, out: Path) -> Iterator[Step]:
+    """Yield the commands and functions about tiers; the folder `local` has the same partition."""
+    for line in _ON_TIER:
+        words = [word.replace("DATA", str(data)) for word in _placed(line, out)]
+        yield _command(words)
+    place = data / "tier"
+    yield "open_tiered", partial(_read_tier, place, data / "local")
+    for view in _VIEWS:
+        read = partial(rows, path=str(place), view=view, tieredLayout="auto", mode="PERMISSIVE")
+        yield f"Spark's view {view}", read
+
+
+def _read_tier(place: Path, local: Path) -> None:
+    tier = ks.tiered.open_tiered(place)
+    tier.topic_sizes()
+    tier.join(ks.open_log_dir(local))
+    _convert(ks.internal_topics.read_remote_segments, tier)
+    files = [file for one in tier.remote_segments for file in (one.log, *one.side_files.values())]
+    for read in (lambda: ks.scan_log_dir(tier).to_arrow(), *(file.read for file in files)):
+        with suppress(KafkaScanError):
+            read()
+
+
+def registry_steps(data: Path, out: Path) -> Iterator[Step]:
+    """Yield the commands and functions about a schema registry."""
+    for line in _ON_REGISTRY:
+        yield _command([word.replace("DATA", str(data)) for word in _placed(line, out)])
+    yield "open_registry", partial(_read_registry, data)
+
+
+def _read_registry(data: Path) -> None:
+    registry = ks.schemas.open_registry(data)
+    registry.to_table().to_arrow()
+    for number in EXTREMES:
+        registry.schema(number)
+        registry.version("orders-value", number)
+    list(ks.schemas.import_requests(registry))
+    ks.read_records(data / "orders-0", value=registry).to_arrow()
+
+
+def typed_steps(data: Path, out: Path) -> Iterator[Step]:
+    """Yield the commands and functions about typed values."""
+    for line in _ON_VALUES:
+        words = ["SELECT * FROM records" if word == "SQL" else word for word in _placed(line, out)]
+        yield _command([word.replace("DATA", str(data)) for word in words])
+    yield "read_records with types", partial(_read_values, data)
+    # Spark's reads do not guess the message of Protobuf values.
+    is_protobuf = b"proto3" in (data / "_schemas-0" / f"{0:020}.log").read_bytes()
+    options = {"registry": str(data), **({"valueMessage": "T"} if is_protobuf else {})}
+    yield "Spark's records with types", partial(rows, path=str(data), topics="values", **options)
+
+
+def _read_values(data: Path) -> None:
+    registry = ks.schemas.open_registry(data)
+    table = ks.read_records(data / "values-0", value=registry)
+    table.to_arrow().validate(full=True)
+    table.to_pandas()
+    table.rows()
+    ks.polars.scan_records(data / "values-0", value=registry).collect()
 
 
 def text_steps(data: Path, out: Path) -> Iterator[Step]:
@@ -198,6 +297,7 @@ def partition_steps(partition: Path, out: Path) -> Iterator[Step]:
         yield _command(["dump-log", "--print-data-log", "--files", listed])
         yield _command(["dump-log", "--index-sanity-check", "--files", listed])
     for path in files:
+        yield _command(["dump-log", "--deep-iteration", "--files", path])
         if path.suffix != ".log":
             yield _command(["index", "show", path])
     for name, action in _functions_on(partition):
@@ -297,15 +397,17 @@ class Tries:
         self.folder = folder
         self.failed = 0
         warnings.simplefilter("ignore", IncompleteTableWarning)
+        warnings.simplefilter("ignore", TieredStorageWarning)
         warnings.simplefilter("error", RuntimeWarning)
 
-    def attempt(self, step: Step) -> None:
+    def attempt(self, step: Step, refused: type[Exception] = KafkaScanError) -> None:
+        """Try a step; `refused` is the error for numbers that it does not take."""
         name, action = step
         print(f"trying {name}", flush=True)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         try:
             action()
-        except KafkaScanError:
+        except (KafkaScanError, refused):
             pass
         except Exception:
             self.failed += 1
@@ -324,9 +426,7 @@ class Tries:
                     self._attempt_all(partition_steps(partition, out))
                 self._attempt_all(data_steps(data, healthy, out))
 
-    def attempt_data_dirs(
-        self, cases: Iterable[Case], steps: Callable[[Path, Path], Iterator[Step]]
-    ) -> None:
+    def attempt_data_dirs(self, cases: Iterable[Case], steps: CaseSteps) -> None:
         """Try steps on each case as a data directory."""
         for case in cases:
             with self._data_dir() as (data, out):
@@ -357,6 +457,9 @@ def write(folder: Path, case: Case) -> None:
         path.write_bytes(data)
 
 
+CaseSteps = Callable[[Path, Path], Iterator[Step]]
+
+
 def try_families(folder: Path, shares: Mapping[str, float], part: int, parts: int) -> int:
     """
     Try a part of a share of the cases of each family, always the same ones.
@@ -374,6 +477,7 @@ def try_families(folder: Path, shares: Mapping[str, float], part: int, parts: in
     partitions: Mapping[str, Callable[[], Iterable[Case]]] = {
         "single numbers": lambda: singles(files),
         "pairs of numbers": lambda: pairs(files),
+        "covered pairs": lambda: covered_pairs(files),
         "names": lambda: named(files),
         "offsets": lambda: shifted(base / "shifted"),
         "older formats": legacy,
@@ -385,10 +489,20 @@ def try_families(folder: Path, shares: Mapping[str, float], part: int, parts: in
     # In common groups, as the commands on a data directory take longer than those on a partition.
     of_partitions = (chosen(one, cases()) for one, cases in partitions.items() if one in shares)
     tries.attempt_partitions(chain.from_iterable(of_partitions), healthy)
-    if "messages" in shares:
-        cases = chosen("messages", message_cases(base / "state"))
-        tries.attempt_data_dirs(cases, state_steps)
-    if "data directories" in shares:
-        cases = chosen("data directories", of_data_dirs(data_dir_files(base / "texts")))
-        tries.attempt_data_dirs(cases, text_steps)
+    places: Mapping[str, tuple[Callable[[], Iterable[Case]], CaseSteps]] = {
+        "messages": (lambda: message_cases(base / "state"), state_steps),
+        "data directories": (lambda: of_data_dirs(data_dir_files(base / "texts")), text_steps),
+        "tiers": (lambda: tier_cases(base / "tiers"), tier_steps),
+        "registries": (registry_cases, registry_steps),
+        "typed values": (typed_cases, typed_steps),
+    }
+    for family, (cases, steps) in places.items():
+        if family in shares:
+            tries.attempt_data_dirs(chosen(family, cases()), steps)
+    if "arguments" in shares:
+        put_local(folder / "tier", healthy / "x-0")
+        (folder / "written").mkdir()
+        steps = argument_steps(healthy / "x-0", folder / "written")
+        for step in islice(sampled(steps, shares["arguments"]), part, None, parts):
+            tries.attempt(step, ValueError)
     return tries.failed

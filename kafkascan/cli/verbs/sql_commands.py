@@ -31,6 +31,7 @@ from kafkascan.cli.shared_options import (
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.format.optional_modules import require_module
 from kafkascan.format.texts import with_escaped_bytes
+from kafkascan.tables.python_values import python_values
 from kafkascan.tables.schema import Field, Schema, Shown, require_pyarrow
 
 if TYPE_CHECKING:
@@ -327,7 +328,7 @@ def _values(column: pa.Array) -> list[Any]:
     if kind.startswith("timestamp"):
         times = column.cast("timestamp[ms]", safe=False).cast("int64")
         return [-1 if time is None else time for time in times.to_pylist()]
-    return [_plain(value) for value in column.to_pylist()]
+    return [_plain(value) for value in python_values(column)]
 
 
 def _plain(value: Any) -> Any:

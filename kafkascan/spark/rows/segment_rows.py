@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkascan.batches.batch_schemas import SEGMENT_SCHEMA
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.columns import BatchTable, offset_before
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, collect
@@ -171,7 +171,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
         "size": source.size,
         "modified": _modified(file),
         **{name: getattr(summary, name) for name in _OF_SUMMARY},
-        "last_offset": None if walk.next_offset is None else walk.next_offset - 1,
+        "last_offset": None if walk.next_offset is None else offset_before(walk.next_offset),
         "end": str(walk.end),
         "valid_bytes": walk.position,
         "trailing_bytes": walk.trailing_bytes,

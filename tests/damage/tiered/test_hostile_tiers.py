@@ -129,6 +129,9 @@ CHANGES: dict[str, Change] = {
     "encryption": lambda top: top.update(encryption={"dataKey": "a:b:c", "aad": ""}),
     "no aad": lambda top: top.update(encryption={"dataKey": "a:b"}),
     "epochs": lambda top: top["remoteLogSegmentMetadata"].update(segmentLeaderEpochs={"x": 0}),
+    "an epoch of more than 64 bits": lambda top: top["remoteLogSegmentMetadata"].update(
+        segmentLeaderEpochs={str(2**63): 0}
+    ),
 }
 
 

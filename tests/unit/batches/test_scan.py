@@ -132,7 +132,7 @@ def test_arguments_out_of_range(arguments: dict[str, object]) -> None:
         ks.scan_batches(Rig().batches(2).log, **arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 7, 64, 1000])
+@pytest.mark.parametrize("rows", [1, 2, 3, 7, 64, 1000, 2**31, 2**63 - 1])
 def test_iter_batches_resumes_at_any_row(rows: int) -> None:
     log = Rig().batches(100).add(message_v1()).add(message_v0()).batches(30).log
     tables = list(ks.iter_batches(log, rows=rows))

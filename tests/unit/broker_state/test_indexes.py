@@ -222,3 +222,11 @@ def test_times_that_go_back_at_the_end_of_a_segment_are_an_error() -> None:
     with pytest.raises(ks.format.BatchTableError) as caught:
         build_indexes(batches, 0, interval, "a.log")
     assert caught.value.position == log.position_of(3)
+
+
+@pytest.mark.parametrize("base_offset", [-1, -(2**63) - 1, 2**63, 10**20])
+def test_a_base_offset_that_is_none_is_refused(base_offset: int) -> None:
+    batches = ks.scan_batches(Rig().batches(2).log).batches
+    entries = ks.build_offset_index(batches, base_offset=0, interval_bytes=1)
+    with pytest.raises(ValueError, match="base_offset"):
+        ks.check_index(entries, batches, base_offset=base_offset)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from fractions import Fraction
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import pandas as pd
 import pytest
 
 import kafkascan as ks
-from kafkascan.format.times import moment_of, to_milliseconds
+from kafkascan.format.times import datetimes_to_milliseconds, moment_of, to_milliseconds
 from tests.support.command_line import DATA
 
 MS = 1_713_999_999_123
@@ -141,3 +143,45 @@ def test_a_moment() -> None:
         assert moment_of(time) == int(time)
     # Says that it is one of 1970.
     assert moment_of(np.datetime64(1_714_000_000, "ms")) == 1_714_000_000
+
+
+_UNITS = {"W": 7 * 86_400_000, "D": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
+_PARTS = {"us": 10**3, "ns": 10**6, "ps": 10**9, "fs": 10**12, "as": 10**15}
+_NUMBERS = [-(2**63) + 1, -(2**62), -1001, -1, 0, 1, 999, 2**40, 2**62, 2**63 - 2, 2**63 - 1]
+
+
+@pytest.mark.parametrize("unit", [*_UNITS, *_PARTS, "25s", "7us"])
+@pytest.mark.parametrize("number", _NUMBERS)
+def test_numpy_times_are_exact_or_refused(unit: str, number: int) -> None:
+    count, name = int(unit[:-1].rstrip("u") or 1) if unit[0].isdecimal() else 1, unit.lstrip("257")
+    time = np.datetime64(number, (name, count))
+    exact = number * count * Fraction(_UNITS.get(name, 1), _PARTS.get(name, 1))
+    if -(2**63) < floor(exact) and ceil(exact) < 2**63:
+        assert to_milliseconds(time) == ceil(exact)
+        assert to_milliseconds(time, rounds_up=False) == floor(exact)
+    else:
+        with pytest.raises(ValueError, match="does not fit into 64 bits"):
+            to_milliseconds(time)
+    if abs(number) * count < 2**63:  # elsewhere, NumPy has no such array
+        assert_as_array(time, floor(exact))
+
+
+def assert_as_array(time: np.datetime64, exact: int) -> None:
+    times = np.array([np.datetime64("NaT"), time], time.dtype)
+    if abs(exact) >= 2**63:
+        with pytest.raises(ValueError, match=r"time .* does not fit into 64 bits"):
+            datetimes_to_milliseconds(times, -1)
+    else:
+        assert datetimes_to_milliseconds(times, -1).tolist() == [-1, exact]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M"])
+def test_calendar_units_of_numpy(unit: str) -> None:
+    for text in ("1969-11", "1970-01", "2024-02", "292278993-12", "-292275053-01"):
+        time = np.datetime64(text, unit)
+        expected = int(np.datetime64(time, "ms").astype(np.int64))
+        assert to_milliseconds(time) == expected
+        assert_as_array(time, expected)
+    for number in (10**9 * 12, 2**40, 2**62, 2**63 - 1, -(2**63) + 1):
+        with pytest.raises(ValueError, match="64 bits"):
+            to_milliseconds(np.datetime64(number, unit))

@@ -136,6 +136,8 @@ def test_what_a_manifest_says_differently(tmp_path: Path) -> None:
     found = compare_remote_segments(log.write().parent, open_tiered(tmp_path / "tier"))
     by_id = {row["segment_id"]: row["verdict"] for row in found.segments.rows()}
     assert by_id == {"hho242HdR_u6183252Hj6A": "MISSING_OBJECT", segment_id(0): "UNDECIDED"}
+    assert found["segments"] is found.segments
+    assert repr(found).startswith("<TierComparison: 2 segments")
     renamed = tmp_path / "renamed" / f"tiered.t-1-{ids['topic'][0]}" / "0"
     renamed.mkdir(parents=True)
     stem = f"{0:020}-hho242HdR_u6183252Hj6A"

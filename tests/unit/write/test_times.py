@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import kafkascan as ks
@@ -49,3 +51,39 @@ def test_every_form_of_a_time(time: TimeLike, tmp_path: Path) -> None:
     assert ks.scan_batches(tmp_path / "new")["max_timestamp"].tolist() == [TIME]
     kept = ks.filter_records(log, keep=ks.without_keys([]), new_delete_horizon_ms=time).data
     assert ks.scan_batches(kept)["delete_horizon_ms"].tolist() == [TIME]
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.array([1, 2**62], "datetime64[s]"),
+        np.array([2**62], "datetime64[D]"),
+        np.array([2**40], "datetime64[Y]"),
+        pa.array([1, 2**62], pa.timestamp("s")),
+        pa.chunked_array([[2**62, None]], pa.timestamp("s", tz="UTC")),
+        [1, 2**64 - 1],
+        [2**64],
+    ],
+)
+def test_times_that_do_not_fit_are_refused(times: Any) -> None:
+    with pytest.raises(ValueError, match=r"64 bits|2\*\*63"):
+        ks.build_batches(key=["k"] * len(times), timestamp=times)
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_times_of_arrow(unit: str, zone: str | None) -> None:
+    per_unit = {"s": 1000, "ms": 1, "us": 1, "ns": 1}[unit]
+    column = pa.chunked_array([[5, None], [7]], pa.timestamp(unit, tz=zone))
+    for times in (column, column.combine_chunks()):
+        log = ks.build_batches(key=["k"] * 3, timestamp=times)
+        found = ks.read_records(log)["timestamp"].tolist()
+        per_milli = {"us": 1000, "ns": 10**6}.get(unit, 1)
+        assert found == [5 * per_unit // per_milli, -1, 7 * per_unit // per_milli]
+
+
+def test_offsets_that_numpy_takes_for_floats_are_out_of_range() -> None:
+    with pytest.raises(ValueError, match="offset does not fit into 64 bits"):
+        ks.build_batches(key=["k", "k"], offset=[1, 2**64 - 1])
+    with pytest.raises(TypeError, match="offset must be integers, not float64"):
+        ks.build_batches(key=["k", "k"], offset=[1.0, 2.0])
