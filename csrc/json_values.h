@@ -30,7 +30,7 @@
     X(TEXT)   /* any value, as its JSON text */ \
     X(OBJECT) /* parts: for n members their steps, their order by name, and of each name where it \
                  begins and its size */ \
-    X(ARRAY)  /* part: the step of an item; `size`: what an item costs */ \
+    X(ARRAY)  /* part: the step of an item; `size`: bytes that an item takes */ \
     X(MAP)    /* the same, of a value; the column's struct has key and value */
 
 enum ks_json_op {
@@ -426,14 +426,6 @@ static ks_json_at ks_json_skip(ks_json *json, ks_json_at p, ks_json_at limit) {
 static ks_json_at ks_json_value(ks_json *json, const ks_json_step *step, ks_json_at p,
                                 ks_json_at limit);
 
-/* Columns are filled also where the text has nothing, so that each item and each repeated member
- * costs some of what the size of the value allows. */
-static inline int ks_json_pays(ks_json *json, int64_t cost) {
-    if (cost > json->typed.items_left) return ks_typed_fails(&json->typed, KS_TOO_MANY_ITEMS);
-    json->typed.items_left -= cost;
-    return 1;
-}
-
 static inline int ks_json_is_name(const ks_json *json, const int32_t *name, ks_json_at key,
                                   int64_t size) {
     return size == name[1] && memcmp(json->constants + name[0], key, (size_t)size) == 0;
@@ -491,7 +483,7 @@ static ks_json_at ks_json_member(ks_json *json, const ks_json_step *step, int64_
     ks_typed *typed = &json->typed;
     ks_column *column = typed->columns + step->column;
     if (column->entries > row) {
-        if (!ks_json_pays(json, step->at)) return NULL;
+        if (!ks_take_room(typed, 1, step->at, KS_TOO_MANY_ITEMS)) return NULL;
         ks_cut_column(typed, column, row);
     }
     return ks_json_value(json, step, p, limit);
@@ -537,7 +529,7 @@ static ks_json_at ks_json_list(ks_json *json, const ks_json_step *step, ks_json_
     uint8_t close = is_map ? '}' : ']';
     int is_end = ks_json_is_empty(&p, limit, close);
     while (!is_end) {
-        if (!ks_json_pays(json, step->size)) return NULL;
+        if (!ks_take_room(typed, 1, step->size, KS_TOO_MANY_ITEMS)) return NULL;
         if (is_map) {
             if (p == limit || *p != '"') return ks_json_fails(json, KS_BAD_JSON);
             p = ks_json_put_string(json, typed->columns + pair->first_child, p, limit);
