@@ -293,7 +293,7 @@ class BatchOffsets:
         The offset after the last batch; None without batches.
     first : (int, int, bool) or None
         Offset and position of the first batch, and whether it is a compressed message of magic 0
-        or 1, of which only the last offset is known.
+        or 1, of which only the last offset is known; None also if lost bytes are before it.
     gaps : int
         Number of gaps between batches.
     gap : (int, int, int) or None
@@ -308,15 +308,23 @@ class BatchOffsets:
     gaps: int = 0
     gap: tuple[int, int, int] | None = None
     disorder: tuple[int, int] | None = None
+    _is_after_loss: bool = False
+
+    def add_loss(self) -> None:
+        """Add lost bytes: the offsets between the batches around them are no gap."""
+        self._is_after_loss = True
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches, of which `screen` may have returned the flags already."""
         if not len(batches):
             return
+        is_after_loss, self._is_after_loss = self._is_after_loss, False
         flags = screen(batches) if flags is None else flags
         # Numbers of single rows: most segments of many logs have few batches.
         head, tail = batches[0], batches[-1]
-        if self.end_offset is None:
+        if is_after_loss:
+            pass
+        elif self.end_offset is None:
             is_wrapper = bool(head["magic"] < _MAGIC_V2 and head["records_count"] < 0)
             self.first = int(head["base_offset"]), int(head["position"]), is_wrapper
         elif head["base_offset"] != self.end_offset:
