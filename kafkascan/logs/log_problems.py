@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +23,12 @@ from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
-from kafkascan.format.file_names import GROUPS_TOPIC, INTERRUPTED_REWRITE, TRANSACTIONS_TOPIC
+from kafkascan.format.file_names import (
+    GROUPS_TOPIC,
+    INTERRUPTED_REWRITE,
+    TRANSACTIONS_TOPIC,
+    offset_in_full_name,
+)
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
@@ -117,14 +122,18 @@ class LogProblems:
             severity = Severity.ERROR
         self.add(Problem(symbol, message, source.path, severity, position, rows_missing=is_lost))
 
-    def add_disorder(self, path: str, offsets: BatchOffsets) -> None:
-        """Add that the offsets of a source that is read by itself go back."""
+    def add_offsets(self, path: str, offsets: BatchOffsets) -> None:
+        """Add offsets of a source that is read by itself: they go back, or are below its name."""
+        named = offset_in_full_name(PurePath(path).name)
+        if named is not None and offsets.first is not None and offsets.first[0] < named:
+            offset, position, _ = offsets.first
+            self._add_wrong_offset(OFFSET_OUT_OF_SEGMENT, below_name(offset), path, position)
         if offsets.disorder is not None:
             offset, position = offsets.disorder
-            message = _disorder(offset)
-            self.add(
-                Problem(OFFSET_OVERLAP, message, path, Severity.ERROR, position, rows_missing=False)
-            )
+            self._add_wrong_offset(OFFSET_OVERLAP, _disorder(offset), path, position)
+
+    def _add_wrong_offset(self, symbol: str, message: str, path: str, position: int) -> None:
+        self.add(Problem(symbol, message, path, Severity.ERROR, position, rows_missing=False))
 
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
