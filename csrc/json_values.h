@@ -221,6 +221,7 @@ typedef struct {
     int is_negative;
     int is_integer; /* without fraction and exponent */
     int is_long;    /* more than these digits */
+    int has_more;   /* of which one is not 0 */
 } ks_json_number;
 
 static inline int ks_is_digit(ks_json_at p, ks_json_at limit) {
@@ -236,6 +237,7 @@ static inline ks_json_at ks_json_digits(ks_json_at p, ks_json_at limit, ks_json_
             number->exponent -= is_fraction;
         } else {
             number->is_long = 1;
+            number->has_more |= *p != '0';
             number->exponent += !is_fraction;
         }
     }
@@ -322,22 +324,23 @@ static ks_json_at ks_json_put_number(ks_json *json, ks_column *column, ks_json_a
     return ks_put_number(&json->typed, column, &value, sizeof value) ? end : NULL;
 }
 
-/* An integer; 1.0 and 1e2 are some, too. */
+/* Whether a number is an integer, such as 1.0 and 1e2, that is exactly these digits. */
+static int ks_json_as_integer(const ks_json_number *number, uint64_t *digits) {
+    int32_t power = number->exponent;
+    *digits = number->digits;
+    if (*digits == 0) return 1;
+    for (; power < 0 && *digits % 10 == 0; power++) *digits /= 10;
+    for (; power > 0 && *digits <= UINT64_MAX / 10; power--) *digits *= 10;
+    return power == 0 && !number->has_more;
+}
+
 static ks_json_at ks_json_put_integer(ks_json *json, ks_column *column, ks_json_at p,
                                       ks_json_at limit) {
     ks_json_number number;
     ks_json_at end = ks_json_read_number(json, p, limit, &number);
     if (end == NULL) return NULL;
-    uint64_t digits = number.digits, most = (uint64_t)INT64_MAX + (number.is_negative != 0);
-    if (!number.is_integer) {
-        double value;
-        if (!ks_json_double(json, &number, p, end, &value)) return NULL;
-        double size = fabs(value);
-        if (size > (double)KS_MAX_EXACT || size != floor(size)) {
-            return ks_json_fails(json, KS_BAD_VALUE_NUMBER);
-        }
-        digits = (uint64_t)size;
-    } else if (number.is_long || digits > most) {
+    uint64_t digits, most = (uint64_t)INT64_MAX + (number.is_negative != 0);
+    if (!ks_json_as_integer(&number, &digits) || digits > most) {
         return ks_json_fails(json, KS_BAD_VALUE_NUMBER);
     }
     int64_t value = (int64_t)(number.is_negative ? 0 - digits : digits);
