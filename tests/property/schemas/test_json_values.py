@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from hypothesis import given, strategies as st
@@ -137,7 +137,14 @@ def plain(one: JsonType, value: Any) -> Any:
 
 def _loads(data: str | bytes) -> Any:
     """Return the JSON of a text, with all digits of its numbers."""
-    return json.loads(data, parse_float=Decimal)
+    return json.loads(data, parse_float=_number)
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # its exponent is beyond all limits
+        return Decimal(float(text))
 
 
 def expected(one: JsonType, data: bytes) -> Any:
