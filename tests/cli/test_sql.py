@@ -128,6 +128,22 @@ def test_times_that_sql_does_not_have_are_null_and_reported(tmp_path: Path) -> N
         assert "64 bits of microseconds cannot hold are null" in run("sql", query, folder).stderr
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("SELECT DATE '10000-01-01' AS a", "10000-01-01"),
+        ("SELECT {'x': [DATE '10000-01-01', NULL]} AS a", {"x": ["10000-01-01", None]}),
+        ("SELECT MAP {'x': {'y': DATE '10000-01-01'}} AS a", [["x", {"y": "10000-01-01"}]]),
+        (
+            "SELECT {'x': TIMESTAMP '10000-01-01 00:00:01'} AS a",
+            {"x": "10000-01-01 00:00:01.000000"},
+        ),
+    ],
+)
+def test_dates_that_python_does_not_have_are_texts(query: str, text: object, log: Path) -> None:
+    assert rows("sql", query, log) == [{"a": text}]
+
+
 def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
     query = 'SELECT "offset", key FROM records ORDER BY ALL DESC'
     assert run("sql", query, log, "--output", tmp_path / "r.parquet").returncode == 0

@@ -366,7 +366,24 @@ def _values(column: pa.Array) -> list[Any]:
     if kind.startswith("timestamp"):
         times = column.cast("timestamp[ms]", safe=False).cast("int64")
         return [-1 if time is None else time for time in times.to_pylist()]
-    return [_plain(value) for value in column.to_pylist()]
+    try:
+        values = column.to_pylist()
+    except (OverflowError, ValueError):  # Python has the years 1 to 9999 only
+        values = column.cast(_with_texts_of_times(column.type)).to_pylist()
+    return [_plain(value) for value in values]
+
+
+def _with_texts_of_times(kind: pa.DataType) -> pa.DataType:
+    """Return the type of a column whose dates and times are texts."""
+    arrow = require_pyarrow()
+    if arrow.types.is_struct(kind):
+        members = [one.with_type(_with_texts_of_times(one.type)) for one in kind]
+        return arrow.struct(members)
+    if arrow.types.is_map(kind):
+        return arrow.map_(kind.key_type, _with_texts_of_times(kind.item_type))
+    if arrow.types.is_list(kind):
+        return arrow.list_(kind.value_field.with_type(_with_texts_of_times(kind.value_type)))
+    return arrow.string() if arrow.types.is_temporal(kind) else kind
 
 
 def _plain(value: Any) -> Any:
