@@ -1,4 +1,4 @@
-"""Salvage: offsets that are missing are those of the copy, and zeros are not passed over."""
+"""Salvage: offsets that are missing are those of the copy, and zeros are reported."""
 
 from __future__ import annotations
 
