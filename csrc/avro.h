@@ -42,7 +42,7 @@
     X(UUID)          /* a fixed of 16 bytes, as text */ \
     X(DURATION)      /* a fixed of three numbers, into three columns */ \
     X(RECORD)        /* parts: steps, in the order of the writer's fields */ \
-    X(ARRAY)         /* part: the step of an item; `size`: what an item costs */ \
+    X(ARRAY)         /* part: the step of an item; `size`: bytes that an item takes */ \
     X(MAP)           /* the same, of a value; the column's struct has key and value */ \
     X(UNION)         /* parts: steps of the branches */ \
     X(MEMBER)        /* part: the step of one member of the column's struct; others are null */ \
@@ -55,7 +55,7 @@
     X(SKIP_FIXED) \
     X(SKIP_ENUM) /* part: number of symbols */ \
     X(SKIP_RECORD) \
-    X(SKIP_LIST) /* `size`: what an item costs; `at`: 1 for a map */ \
+    X(SKIP_LIST) /* `size`: bytes of room for an item; `at`: 1 for a map */ \
     X(SKIP_UNION) \
     X(SKIP_NAMED) /* part: the step of a recursive type */
 
@@ -139,7 +139,7 @@ static inline ks_at ks_avro_index(ks_avro *avro, ks_at p, ks_at limit, int64_t c
 
 /* The number of items of the next block: 0 after the last one. A negative number is followed by
  * the size of the block, which need not be right: items are read one by one. */
-static inline ks_at ks_avro_block(ks_avro *avro, ks_at p, ks_at limit, int64_t cost,
+static inline ks_at ks_avro_block(ks_avro *avro, ks_at p, ks_at limit, int64_t item_size,
                                   int64_t *count) {
     p = ks_avro_varlong(avro, p, limit, count);
     if (p != NULL && *count < 0) {
@@ -149,9 +149,7 @@ static inline ks_at ks_avro_block(ks_avro *avro, ks_at p, ks_at limit, int64_t c
         *count = -*count;
     }
     if (p == NULL) return NULL;
-    if (*count > avro->typed.items_left / cost) return ks_avro_fails(avro, KS_TOO_MANY_ITEMS);
-    avro->typed.items_left -= *count * cost;
-    return p;
+    return ks_take_room(&avro->typed, *count, item_size, KS_TOO_MANY_ITEMS) ? p : NULL;
 }
 
 static inline int ks_is_below(const uint8_t *a, const uint8_t *b, int width) {
@@ -332,8 +330,7 @@ static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks
 
 static ks_at ks_avro_constant(ks_avro *avro, const ks_avro_step *step) {
     const uint8_t *value = avro->constants + step->at;
-    if (step->size > avro->typed.defaults_left) return ks_avro_fails(avro, KS_DEFAULTS_TOO_LARGE);
-    avro->typed.defaults_left -= step->size;
+    if (!ks_take_room(&avro->typed, 1, step->size, KS_DEFAULTS_TOO_LARGE)) return NULL;
     return ks_avro_run(avro, avro->steps + avro->parts[step->first_part], value,
                        value + step->size);
 }

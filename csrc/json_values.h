@@ -30,7 +30,7 @@
     X(TEXT)   /* any value, as its JSON text */ \
     X(OBJECT) /* parts: for n members their steps, their order by name, and of each name where it \
                  begins and its size */ \
-    X(ARRAY)  /* part: the step of an item; `size`: what an item costs */ \
+    X(ARRAY)  /* part: the step of an item; `size`: bytes that an item takes */ \
     X(MAP)    /* the same, of a value; the column's struct has key and value */
 
 enum ks_json_op {
@@ -221,6 +221,7 @@ typedef struct {
     int is_negative;
     int is_integer; /* without fraction and exponent */
     int is_long;    /* more than these digits */
+    int has_more;   /* of which one is not 0 */
 } ks_json_number;
 
 static inline int ks_is_digit(ks_json_at p, ks_json_at limit) {
@@ -236,6 +237,7 @@ static inline ks_json_at ks_json_digits(ks_json_at p, ks_json_at limit, ks_json_
             number->exponent -= is_fraction;
         } else {
             number->is_long = 1;
+            number->has_more |= *p != '0';
             number->exponent += !is_fraction;
         }
     }
@@ -322,22 +324,23 @@ static ks_json_at ks_json_put_number(ks_json *json, ks_column *column, ks_json_a
     return ks_put_number(&json->typed, column, &value, sizeof value) ? end : NULL;
 }
 
-/* An integer; 1.0 and 1e2 are some, too. */
+/* Whether a number is an integer, such as 1.0 and 1e2, that is exactly these digits. */
+static int ks_json_as_integer(const ks_json_number *number, uint64_t *digits) {
+    int32_t power = number->exponent;
+    *digits = number->digits;
+    if (*digits == 0) return 1;
+    for (; power < 0 && *digits % 10 == 0; power++) *digits /= 10;
+    for (; power > 0 && *digits <= UINT64_MAX / 10; power--) *digits *= 10;
+    return power == 0 && !number->has_more;
+}
+
 static ks_json_at ks_json_put_integer(ks_json *json, ks_column *column, ks_json_at p,
                                       ks_json_at limit) {
     ks_json_number number;
     ks_json_at end = ks_json_read_number(json, p, limit, &number);
     if (end == NULL) return NULL;
-    uint64_t digits = number.digits, most = (uint64_t)INT64_MAX + (number.is_negative != 0);
-    if (!number.is_integer) {
-        double value;
-        if (!ks_json_double(json, &number, p, end, &value)) return NULL;
-        double size = fabs(value);
-        if (size > (double)KS_MAX_EXACT || size != floor(size)) {
-            return ks_json_fails(json, KS_BAD_VALUE_NUMBER);
-        }
-        digits = (uint64_t)size;
-    } else if (number.is_long || digits > most) {
+    uint64_t digits, most = (uint64_t)INT64_MAX + (number.is_negative != 0);
+    if (!ks_json_as_integer(&number, &digits) || digits > most) {
         return ks_json_fails(json, KS_BAD_VALUE_NUMBER);
     }
     int64_t value = (int64_t)(number.is_negative ? 0 - digits : digits);
@@ -426,14 +429,6 @@ static ks_json_at ks_json_skip(ks_json *json, ks_json_at p, ks_json_at limit) {
 static ks_json_at ks_json_value(ks_json *json, const ks_json_step *step, ks_json_at p,
                                 ks_json_at limit);
 
-/* Columns are filled also where the text has nothing, so that each item and each repeated member
- * costs some of what the size of the value allows. */
-static inline int ks_json_pays(ks_json *json, int64_t cost) {
-    if (cost > json->typed.items_left) return ks_typed_fails(&json->typed, KS_TOO_MANY_ITEMS);
-    json->typed.items_left -= cost;
-    return 1;
-}
-
 static inline int ks_json_is_name(const ks_json *json, const int32_t *name, ks_json_at key,
                                   int64_t size) {
     return size == name[1] && memcmp(json->constants + name[0], key, (size_t)size) == 0;
@@ -491,7 +486,7 @@ static ks_json_at ks_json_member(ks_json *json, const ks_json_step *step, int64_
     ks_typed *typed = &json->typed;
     ks_column *column = typed->columns + step->column;
     if (column->entries > row) {
-        if (!ks_json_pays(json, step->at)) return NULL;
+        if (!ks_take_room(typed, 1, step->at, KS_TOO_MANY_ITEMS)) return NULL;
         ks_cut_column(typed, column, row);
     }
     return ks_json_value(json, step, p, limit);
@@ -537,7 +532,7 @@ static ks_json_at ks_json_list(ks_json *json, const ks_json_step *step, ks_json_
     uint8_t close = is_map ? '}' : ']';
     int is_end = ks_json_is_empty(&p, limit, close);
     while (!is_end) {
-        if (!ks_json_pays(json, step->size)) return NULL;
+        if (!ks_take_room(typed, 1, step->size, KS_TOO_MANY_ITEMS)) return NULL;
         if (is_map) {
             if (p == limit || *p != '"') return ks_json_fails(json, KS_BAD_JSON);
             p = ks_json_put_string(json, typed->columns + pair->first_child, p, limit);

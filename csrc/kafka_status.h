@@ -78,11 +78,15 @@
     X(BAD_VALUE_TEXT, 125, "a text is not UTF-8") \
     X(UNRESOLVED_VALUE, 126, "the schema of the column has no type for the value") \
     X(DECIMAL_TOO_LARGE, 127, "a decimal has more digits than its precision") \
-    X(TOO_MANY_ITEMS, 128, "lists have more items than the size of the value explains") \
+    X(TOO_MANY_ITEMS, 128, \
+      "the items of its lists take more than 128 KiB and 2,048 bytes for each byte of the value " \
+      "(64 for each beyond 1 MiB), or more than 2 GiB in a column") \
     X(VALUE_TOO_DEEP, 129, "values are nested too deeply") \
     X(BAD_VALUE_TAG, 130, "a field has no valid number or wire type, or a group ends wrongly") \
     X(TIME_OUT_OF_RANGE, 131, "a time does not fit 64 bits of nanoseconds, or is not normalized") \
-    X(DEFAULTS_TOO_LARGE, 132, "defaults make the value larger than its own size explains") \
+    X(DEFAULTS_TOO_LARGE, 132, \
+      "defaults and items of lists take more than 128 KiB and 2,048 bytes for each byte of the " \
+      "value (64 for each beyond 1 MiB)") \
     X(BAD_JSON, 136, "a text is not JSON") \
     X(BAD_VALUE_TYPE, 137, "a value has another type than the schema gives its column") \
     /* 140-149: values that are decoded, but are not exactly what was written */ \

@@ -79,7 +79,7 @@ typedef struct {
     int32_t fields;
     int32_t first_number; /* parts: the position of the field with each number, or -1 */
     int32_t numbers;      /* below this one; those of later fields are searched */
-    int32_t cost;         /* in items of a list */
+    int32_t size;         /* bytes that it takes in columns */
 } ks_pb_message;
 
 /* The open instance of a message. */

@@ -37,12 +37,15 @@ typedef struct {
     int64_t reached_size;
 } ks_column;
 
-/* What a value may become: items of no bytes exist, such as nulls, and so do fields that only the
- * reader's schema has. */
+/* Bytes that the items of a value's lists, and its defaults, may take. Each item fills all columns
+ * below its list: a message of 2 bytes may have 500 fields, and fields that only the reader's
+ * schema has take no bytes at all. So a value of the size that brokers accept by default may become
+ * 2 GiB, which is what one column can have, and a larger one not many times more. */
 enum {
-    KS_FIRST_ITEMS = 1 << 10,    /* that lists of a value may have, whatever its size */
-    KS_FIRST_DEFAULTS = 1 << 16, /* bytes of defaults */
-    KS_ALLOWED_OF_BYTE = 64      /* more of either, for each byte of the value */
+    KS_FIRST_ROOM = 1 << 17, /* whatever the size of the value: an item of the widest schema */
+    KS_ROOM_OF_BYTE = 1 << 11,
+    KS_USUAL_VALUE = 1 << 20, /* message.max.bytes */
+    KS_ROOM_OF_FURTHER_BYTE = 1 << 6
 };
 
 /* A part of a value that a problem is about. */
@@ -54,9 +57,8 @@ typedef struct {
 /* Why a value ended early, and where the next one begins. */
 typedef struct {
     ks_column *columns;
-    int64_t items_left;    /* that lists of this value may still have */
-    int64_t defaults_left; /* bytes of defaults */
-    int64_t needed;        /* KS_OUTPUT_FULL: entries or bytes that `full` has no room for */
+    int64_t room_left; /* bytes that items and defaults of this value may still take */
+    int64_t needed;    /* KS_OUTPUT_FULL: entries or bytes that `full` has no room for */
     int32_t full;
     int32_t depth; /* of values of recursive types */
     int status;
@@ -66,8 +68,9 @@ typedef struct {
 } ks_typed;
 
 static inline void ks_begin_value(ks_typed *typed, int64_t size) {
-    typed->items_left = KS_FIRST_ITEMS + KS_ALLOWED_OF_BYTE * size;
-    typed->defaults_left = KS_FIRST_DEFAULTS + KS_ALLOWED_OF_BYTE * size;
+    int64_t usual = size < KS_USUAL_VALUE ? size : KS_USUAL_VALUE;
+    typed->room_left =
+        KS_FIRST_ROOM + KS_ROOM_OF_BYTE * usual + KS_ROOM_OF_FURTHER_BYTE * (size - usual);
     typed->depth = 0;
     typed->status = typed->remark = KS_OK;
     typed->failed.column = typed->remarked.column = -1;
@@ -86,6 +89,13 @@ static __attribute__((noinline, unused)) void ks_note_failed(ks_typed *typed, in
 static inline int ks_typed_fails(ks_typed *typed, int status) {
     typed->status = status;
     return 0;
+}
+
+/* Takes `count` times `size` bytes from the room of the value; else fails with the status. */
+static inline int ks_take_room(ks_typed *typed, int64_t count, int64_t size, int status) {
+    if (size > 0 && count > typed->room_left / size) return ks_typed_fails(typed, status);
+    typed->room_left -= count * size;
+    return 1;
 }
 
 static __attribute__((noinline, unused)) int ks_column_is_full(ks_typed *typed,

@@ -43,6 +43,7 @@ REMOTE_TOPIC = "__remote_log_metadata"
 LATER_TOPICS = {"__mirror_state": "the topic is one of cluster mirroring (KIP-1279)"}
 """Kafka's own topics of later versions, whose records are not known, and what they belong to."""
 
+_DIGITS_OF_BROKERS = 20
 OFFSETS = 1 << 63
 """Offsets are below this; names may contain larger numbers, which Kafka does not parse."""
 
@@ -107,6 +108,18 @@ def live_base_offset(name: str) -> int | None:
     """Return the base offset in the name of a live log segment; None for any other name."""
     stem = name.removesuffix(_LIVE_SUFFIX)
     return int(stem) if stem is not name and stem.isdecimal() else None
+
+
+def offset_in_full_name(name: str) -> int | None:
+    """
+    Return the base offset in the name of a log segment as brokers write it; None for other names.
+
+    It has 20 digits. Other names of digits stand for segments in folders of logs only.
+    """
+    found = parse_segment_name(name)
+    if found is None or found.kind != "log" or name.find(".") != _DIGITS_OF_BROKERS:
+        return None
+    return found.base_offset
 
 
 def leading_offset(name: str) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +23,12 @@ from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
-from kafkascan.format.file_names import GROUPS_TOPIC, INTERRUPTED_REWRITE, TRANSACTIONS_TOPIC
+from kafkascan.format.file_names import (
+    GROUPS_TOPIC,
+    INTERRUPTED_REWRITE,
+    TRANSACTIONS_TOPIC,
+    offset_in_full_name,
+)
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.folders import PinnedFolder
@@ -118,14 +123,18 @@ class LogProblems:
             severity = Severity.ERROR
         self.add(Problem(symbol, message, source.path, severity, position, rows_missing=is_lost))
 
-    def add_disorder(self, path: str, offsets: BatchOffsets) -> None:
-        """Add that the offsets of a source that is read by itself go back."""
+    def add_offsets(self, path: str, offsets: BatchOffsets) -> None:
+        """Add offsets of a source that is read by itself: they go back, or are below its name."""
+        named = offset_in_full_name(PurePath(path).name)
+        if named is not None and offsets.first is not None and offsets.first[0] < named:
+            offset, position, _ = offsets.first
+            self._add_wrong_offset(OFFSET_OUT_OF_SEGMENT, below_name(offset), path, position)
         if offsets.disorder is not None:
             offset, position = offsets.disorder
-            message = _disorder(offset)
-            self.add(
-                Problem(OFFSET_OVERLAP, message, path, Severity.ERROR, position, rows_missing=False)
-            )
+            self._add_wrong_offset(OFFSET_OVERLAP, _disorder(offset), path, position)
+
+    def _add_wrong_offset(self, symbol: str, message: str, path: str, position: int) -> None:
+        self.add(Problem(symbol, message, path, Severity.ERROR, position, rows_missing=False))
 
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
@@ -294,7 +303,7 @@ class BatchOffsets:
         The offset after the last batch; None without batches.
     first : (int, int, bool) or None
         Offset and position of the first batch, and whether it is a compressed message of magic 0
-        or 1, of which only the last offset is known.
+        or 1, of which only the last offset is known; None also if lost bytes are before it.
     gaps : int
         Number of gaps between batches.
     gap : (int, int, int) or None
@@ -309,15 +318,23 @@ class BatchOffsets:
     gaps: int = 0
     gap: tuple[int, int, int] | None = None
     disorder: tuple[int, int] | None = None
+    _is_after_loss: bool = False
+
+    def add_loss(self) -> None:
+        """Add lost bytes: the offsets between the batches around them are no gap."""
+        self._is_after_loss = True
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches, of which `screen` may have returned the flags already."""
         if not len(batches):
             return
+        is_after_loss, self._is_after_loss = self._is_after_loss, False
         flags = screen(batches) if flags is None else flags
         # Numbers of single rows: most segments of many logs have few batches.
         head, tail = batches[0], batches[-1]
-        if self.end_offset is None:
+        if is_after_loss:
+            pass
+        elif self.end_offset is None:
             is_wrapper = bool(head["magic"] < _MAGIC_V2 and head["records_count"] < 0)
             self.first = int(head["base_offset"]), int(head["position"]), is_wrapper
         elif head["base_offset"] != self.end_offset:

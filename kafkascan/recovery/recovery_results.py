@@ -323,6 +323,9 @@ class PartitionSalvage:
         Log files that are not part of the log: ``.deleted``, ``.cleaned`` and ``.swap`` files.
     overlaps : list of SegmentOverlap
         Segments with the same offsets; only one of them keeps each offset.
+    gaps : Problems
+        Offsets that are missing in the copy where no bytes are lost, unless the log was compacted,
+        and zeros after the last batch of a segment.
     changed : list of FileChangedError
         Files that another process changed while they were copied: the copy may lack batches that
         were there when `salvage` began, or that came later.
@@ -341,6 +344,7 @@ class PartitionSalvage:
     segments: list[SegmentSalvage] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     overlaps: list[SegmentOverlap] = field(default_factory=list)
+    gaps: Problems = NO_PROBLEMS
     changed: list[FileChangedError] = field(default_factory=list)
     recovery: PartitionRecovery | None = None
     error: Exception | None = None
@@ -365,9 +369,6 @@ class Salvage(AnyTable):
     partitions : list of PartitionSalvage
     is_marked_clean : bool
         Whether the copy of a data directory is marked as cleanly shut down.
-    gaps : Problems
-        Offsets that are missing where no bytes are damaged, unless the log was compacted, and
-        segments that end with zeros although the log goes on.
     leftovers : list of pathlib.Path
         What earlier runs left next to the destination: incomplete copies, and the work of a run
         that was killed, which is removed if possible.
@@ -379,13 +380,17 @@ class Salvage(AnyTable):
     destination: Path | None
     partitions: list[PartitionSalvage]
     is_marked_clean: bool = False
-    gaps: Problems = NO_PROBLEMS
     leftovers: list[Path] = field(default_factory=list)
 
     @property
     def lost_bytes(self) -> int:
         """Sum of the sizes of all lost ranges."""
         return sum(one.lost_bytes for one in self.partitions)
+
+    @property
+    def gaps(self) -> Problems:
+        """The gaps of all partitions."""
+        return Problems(gap for log in self.partitions for gap in log.gaps)
 
     @property
     def kept_batches(self) -> int:
@@ -403,10 +408,8 @@ class Salvage(AnyTable):
     def problems(self) -> Problems:
         """What is lost, doubtful or a copy, missing offsets, and why a log has no usable copy."""
         found = [one for log in self.partitions for one in _range_problems(log)]
-        lost = {(one.path, one.position) for one in found if one.rows_missing}
-        gaps = [one for one in self.gaps if (one.path, one.position) not in lost]
         notes = Problems(map(_leftover, self.leftovers))
-        return Problems(found) + _problems_of(self.partitions) + gaps + notes
+        return Problems(found) + _problems_of(self.partitions) + self.gaps + notes
 
     def __len__(self) -> int:
         return sum(

@@ -68,7 +68,7 @@ def test_rows(log: Path) -> None:
 
 
 def test_all_tables_are_listed(log: Path) -> None:
-    assert {one["name"] for one in rows("sql", "SHOW TABLES", log)} == COUNTS.keys()
+    assert {one["name"] for one in rows("sql", "SHOW TABLES", log)} == COUNTS.keys() | {"orders"}
     for table in COUNTS:
         listed = rows("sql", f"DESCRIBE {table}", DATA)
         query = f"SELECT column_name FROM information_schema.columns WHERE table_name = '{table}'"
@@ -126,6 +126,22 @@ def test_times_that_sql_does_not_have_are_null_and_reported(tmp_path: Path) -> N
         query = f"SELECT count(*) AS n, max({column}) AS latest FROM {table}"
         assert rows("sql", query, folder, code=1) == [{"n": 2, "latest": T0}]
         assert "64 bits of microseconds cannot hold are null" in run("sql", query, folder).stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("SELECT DATE '10000-01-01' AS a", "10000-01-01"),
+        ("SELECT {'x': [DATE '10000-01-01', NULL]} AS a", {"x": ["10000-01-01", None]}),
+        ("SELECT MAP {'x': {'y': DATE '10000-01-01'}} AS a", [["x", {"y": "10000-01-01"}]]),
+        (
+            "SELECT {'x': TIMESTAMP '10000-01-01 00:00:01'} AS a",
+            {"x": "10000-01-01 00:00:01.000000"},
+        ),
+    ],
+)
+def test_dates_that_python_does_not_have_are_texts(query: str, text: object, log: Path) -> None:
+    assert rows("sql", query, log) == [{"a": text}]
 
 
 def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
@@ -313,6 +329,33 @@ def test_topics_with_different_types_are_tables_of_their_own() -> None:
     assert found == [
         {"id": orders[row].value["id"], "name": events[row].value["name"]} for row in range(3)
     ]
+
+
+def test_queries_without_typed_tables_need_no_types() -> None:
+    """Values of several topics have different types, and other folders have no registry."""
+    topics = {"orders", "payments", "events", "_schemas", "__cluster_metadata"}
+    for path in (TYPED, DATA):
+        for query in ("SHOW TABLES", "SELECT 1 AS name", "SELECT count(*) AS name FROM batches"):
+            typed = rows("sql", query, path, "--value-as", "auto")
+            assert typed == rows("sql", query, path)
+    shown = {one["name"] for one in rows("sql", "SHOW TABLES", TYPED, "--value-as", "auto")}
+    assert shown == COUNTS.keys() | topics
+    query = "SELECT table_name AS name, data_type FROM information_schema.columns WHERE column_name"
+    query += " = 'value' AND table_name IN ('orders', 'records')"
+    for options, kind in (([], "BLOB"), (["--value-as", "auto"], '"NULL"')):
+        found = rows("sql", query, TYPED, *options)
+        assert sorted(one["data_type"] for one in found) == [kind] * 2
+
+
+def test_a_typed_table_is_described_with_its_types() -> None:
+    for topic, field in (("orders", "buyer"), ("payments", "amount")):
+        found = rows("sql", f"DESCRIBE {topic}", TYPED, "--value-as", "auto")
+        (kind,) = (one["column_type"] for one in found if one["column_name"] == "value")
+        assert kind.startswith("STRUCT(")
+        assert field in kind
+    done = run("sql", "DESCRIBE records", TYPED, "--value-as", "auto")
+    assert done.returncode == 2
+    assert "different types" in done.stderr
 
 
 def test_a_topic_is_a_table_also_without_types() -> None:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,33 +69,53 @@ types: with --value-as auto, records has none of them.
 
 
 class _Logs(NamedTuple):
-    """What a query reads."""
+    """
+    What a query reads.
+
+    Attributes
+    ----------
+    path : Path
+    wanted : PartitionFilter
+    isolation : Isolation
+    typed : collection of str
+        Which of key and value have types.
+    decoders : callable
+        Opens the registry, which a query without typed tables does not need.
+    background : BackgroundCalls
+    """
 
     path: Path
     wanted: PartitionFilter
     isolation: Isolation
-    decoders: Mapping[str, ColumnDecoders]
+    typed: Collection[str]
+    decoders: Callable[[], Mapping[str, ColumnDecoders]]
     background: BackgroundCalls
 
     @property
     def selected(self) -> Path | LogDir:
         return self.wanted.select(self.path)
 
+    @property
+    def topics(self) -> set[str]:
+        from kafkascan.logs.opened_logs import open_logs
+
+        found = {one.partition.topic for one in open_logs(self.selected)}
+        return {one for one in found if one is not None}
+
 
 def _records(logs: _Logs, topic: str | None = None) -> Any:
-    names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
-    columns = [name for name in dict.fromkeys(names) if name != "batch"]
+    decoders = logs.decoders()
     try:
         # In the thread of the query, with which reading ends.
         return logs.background.call(
             lambda: ks.polars.scan_records(
                 logs.selected,
                 topics=None if topic is None else [topic],
-                columns=columns,
+                columns=_record_columns(),
                 isolation=logs.isolation,
                 on_corrupt="stop",
-                key=logs.decoders.get("key"),
-                value=logs.decoders.get("value"),
+                key=decoders.get("key"),
+                value=decoders.get("value"),
                 within_microseconds=True,
             )
         )
@@ -104,6 +125,21 @@ def _records(logs: _Logs, topic: str | None = None) -> Any:
             f"{reason}: query the table with the name of a topic, select one with --topic, or name"
             " a schema with --value-schema, and its message with --value-message"
         ) from None
+
+
+def _record_columns() -> list[str]:
+    names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
+    return [name for name in dict.fromkeys(names) if name != "batch"]
+
+
+def _no_records(logs: _Logs) -> pa.Table:
+    """Return the columns of records; those with types have none until a query names a table."""
+    frame = ks.polars.scan_records(logs.selected, columns=_record_columns())
+    found = frame.collect_schema().to_frame().to_arrow()
+    for name in logs.typed:
+        place = found.schema.get_field_index(name)
+        found = found.set_column(place, name, require_pyarrow().nulls(0))
+    return found
 
 
 def _groups(logs: _Logs) -> Table:
@@ -128,18 +164,14 @@ _TABLES: Mapping[str, Callable[[_Logs], Any]] = {
 
 def _tables_of(names: Collection[str], logs: _Logs) -> dict[str, Any]:
     """Return the tables that a query names; if it names none, all of them, without rows."""
-    from kafkascan.logs.opened_logs import open_logs
-
     if names:
         found = {name: read(logs) for name, read in _TABLES.items() if name in names}
         others = set(names) - _TABLES.keys()
-        topics = {one.partition.topic for one in open_logs(logs.selected)} if others else set()
-        return found | {name: _records(logs, name) for name in others if name in topics}
-    schemas = _schemas()
-    return {
-        name: schemas[name].to_arrow().empty_table() if name in schemas else read(logs)
-        for name, read in _TABLES.items()
-    }
+        topics = logs.topics & others if others else set()
+        return found | {name: _records(logs, name) for name in topics}
+    of_records = dict.fromkeys([*logs.topics, "records"], _no_records(logs))
+    without_rows = {name: one.to_arrow().empty_table() for name, one in _schemas().items()}
+    return of_records | {"batches": _TABLES["batches"](logs)} | without_rows
 
 
 def _schemas() -> dict[str, Schema]:
@@ -206,13 +238,18 @@ def sql(
         require_module("polars", extra="sql")
     formats = {"key": key_as, "value": value_as or ("bytes" if registry is None else TYPED)}
 
-    def decoders_of(one: Path) -> dict[str, ColumnDecoders]:
+    typed = [name for name, kind in formats.items() if kind == TYPED]
+
+    def decoders_in(folder: Path | None) -> dict[str, ColumnDecoders]:
         from kafkascan.cli.typed_rows import registry_decoders
+
+        return registry_decoders(run, folder, formats, registry, value_schema, value_message)
+
+    def decoders_of(one: Path) -> dict[str, ColumnDecoders]:
         from kafkascan.logs.opened_logs import open_logs
 
-        logs = open_logs(wanted.select(one)) if TYPED in formats.values() else []
-        folder = logs[0].partition.path.parent if logs else None
-        return registry_decoders(run, folder, formats, registry, value_schema, value_message)
+        logs = open_logs(wanted.select(one)) if typed else []
+        return decoders_in(logs[0].partition.path.parent if logs else None)
 
     def work(one: Path, report: FindingReport) -> None:
         from kafkascan.tables.table import NO_PROBLEMS, WithinMicroseconds
@@ -220,8 +257,9 @@ def sql(
         with _connection() as (connection, background), _reported_warnings(report):
             try:
                 names = connection.get_table_names(query)
-                decoders = decoders_of(one)
-                tables = _tables_of(names, _Logs(one, wanted, isolation, decoders, background))
+                decoders = cache(partial(decoders_of, one))
+                logs = _Logs(one, wanted, isolation, typed, decoders, background)
+                tables = _tables_of(names, logs)
                 for name, table in tables.items():
                     is_lazy = _TABLES.get(name, _records) is _records
                     connection.register(name, table if is_lazy else WithinMicroseconds(table))
@@ -243,6 +281,7 @@ def sql(
             for table in tables.values():
                 report.add_problems(getattr(table, "problems", NO_PROBLEMS))
 
+    decoders_in(None)  # refuses options that do not fit each other
     run.each([path], work)
 
 

@@ -332,7 +332,7 @@ class InputChecks:
             overlaps = self._cursor.add(one.segment, offsets.end_offset)
             self._problems.add_overlaps(one.partition, overlaps)
         if not one.is_served:  # files that are given one by one may be any selection
-            self._problems.add_disorder(str(one.path), offsets)
+            self._problems.add_offsets(str(one.path), offsets)
         else:
             if self._checks is None:  # `rewrite_problems` has the marks of rewrites
                 self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)

@@ -36,7 +36,7 @@ def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
     def note_end(source: Source, headers: HeadersEnd) -> None:
         if headers.error is not None:
             problems.add(problem_of(headers.error, headers.error.path))
-        problems.add_disorder(source.path, offsets)
+        problems.add_offsets(source.path, offsets)
         problems.add_tail(source, headers, offsets)
 
     options = replace(options, on_headers=add_offsets, on_end=note_end)

@@ -8,7 +8,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -37,15 +37,14 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir, partition_dir
-from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_GAP
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
-from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.partition_settings import read_metadata
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
 from kafkascan.recovery.salvaging.foreign_ranges import Doubtful
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
+from kafkascan.recovery.salvaging.kept_offsets import KeptOffsets
 from kafkascan.recovery.salvaging.overlapping_segments import (
     SegmentBounds,
     covered,
@@ -58,7 +57,6 @@ from kafkascan.recovery.salvaging.segment_salvage import (
     not_copied,
     salvage_segment,
 )
-from kafkascan.tables.table import Problems
 
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.
@@ -158,7 +156,6 @@ def salvage(
     path = place if isinstance(place, Path) else as_path(place.url)
 
     as_read = [_as_read(log, place) for log in logs]
-    gaps = _missing_offsets(logs, threads)
 
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []
@@ -171,7 +168,7 @@ def salvage(
         return done
 
     if target is None:
-        return Salvage(path, target, copy_to(None), gaps=gaps)
+        return Salvage(path, target, copy_to(None))
     _require_empty(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     leftovers = _incomplete_copies(_incomplete_place(target))
@@ -192,16 +189,7 @@ def salvage(
             _adopt(folder, path)
             give_owner_and_mode(staged.path, like=path)
         _publish(staged, folder, done)
-    return Salvage(path, target, done, is_marked_clean, gaps, leftovers + staged.abandoned)
-
-
-def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
-    """Return the gaps in the offsets of logs where no bytes are damaged: lost without a trace."""
-    walk = LogWalk(logs, threads, ControlInspector)
-    for _ in walk:
-        pass
-    symbols = (OFFSET_GAP, CUT_SEGMENT, "INTERRUPTED_REWRITE")
-    return Problems(one for one in walk.problems if one.symbol in symbols)
+    return Salvage(path, target, done, is_marked_clean, leftovers + staged.abandoned)
 
 
 # ---- files that change meanwhile -------------------------------------------------------------
@@ -351,14 +339,16 @@ def _copy_log(
                 # No recovery rebuilds its epochs: those before the log's start are in snapshots.
                 _copy_files(one.folder, folder, [LEADER_EPOCH_CHECKPOINT])
         bounds, result.overlaps = find_bounds(log)
+        gaps = KeptOffsets(log)
         for segment, bound in zip(log.segments, bounds, strict=True):
             copied = (
                 covered(segment, bound)
                 if bound.is_covered
-                else _copy_segment(segment, bound, folder, doubtful)
+                else _copy_segment(segment, bound, folder, doubtful, gaps)
             )
             result.segments.append(copied)
             result.error = copied.error or result.error
+        result.gaps = gaps.problems()
         move_kept_elsewhere(result.segments)
     except Exception as error:  # an error of any kind must not affect other partitions
         result.error = error
@@ -368,7 +358,11 @@ def _copy_log(
 
 
 def _copy_segment(
-    segment: SegmentFile, bounds: SegmentBounds, folder: Path | None, doubtful: Doubtful
+    segment: SegmentFile,
+    bounds: SegmentBounds,
+    folder: Path | None,
+    doubtful: Doubtful,
+    gaps: KeptOffsets,
 ) -> SegmentSalvage:
     """Copy the offsets of a segment that no earlier one keeps."""
     name, base_offset = segment.file_name, segment.name.base_offset
@@ -390,7 +384,9 @@ def _copy_segment(
                     for data in _repaired_bytes(source, log):
                         file.stream.write(data)
                 source.require_unshrunk()
+        gaps.add(segment, result, log.batches)
     except Exception as error:  # an error of any kind must not affect other segments
+        gaps.skip()
         known_end = None if bounds.highest == HIGHEST_OFFSET else bounds.highest
         return not_copied(result, error, _size_of(segment), known_end)
     return result

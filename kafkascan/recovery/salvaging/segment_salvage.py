@@ -113,6 +113,8 @@ class SegmentSalvage:
         which do not contain their record counts.
     end : ScanEnd or None
         How the log ended. A zero tail is not copied and does not count as lost.
+    zero_tail_bytes : int
+        Size of the zero tail.
     pieces : list of KeptRange
     losses : list of LostRange
     duplicates : list of DuplicateRange
@@ -131,6 +133,7 @@ class SegmentSalvage:
     batches: int = 0
     records: int | None = 0
     end: ScanEnd | None = None
+    zero_tail_bytes: int = 0
     pieces: list[KeptRange] = field(default_factory=list)
     losses: list[LostRange] = field(default_factory=list)
     duplicates: list[DuplicateRange] = field(default_factory=list)
@@ -217,6 +220,7 @@ def salvage_segment(
         batches=len(log.batches),
         records=None if (counts < 0).any() else int(counts.sum(dtype=np.int64)),
         end=scan.end,
+        zero_tail_bytes=source.size - scan.position if scan.end is ScanEnd.ZERO_TAIL else 0,
         pieces=kept,
         losses=_lost_ranges(source, log, base_offset, known_end),
         duplicates=_duplicates(log.copies),

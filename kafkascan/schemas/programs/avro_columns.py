@@ -13,8 +13,9 @@ from kafkascan.tables.schema import require_pyarrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Larger ones are columns of items: a null would take their size, too.
-_LARGEST_FIXED_VALUE = 1 << 10
+# A fixed type that is larger, or all of a schema together, are columns of items: a null would take
+# their size, too.
+_LARGEST_FIXED_VALUE, _LARGEST_FIXED_VALUES = 1 << 10, 1 << 16
 _LARGEST_DECIMAL128 = 38
 _DURATION = ("months", "days", "milliseconds")
 _ALIASES = {"boolean": "bool", "int": "int32", "long": "int64", "bytes": "binary"}
@@ -37,6 +38,8 @@ def column_of(schema: AvroType, name: str = "value") -> TypedColumn:
 
 
 class _Columns(ColumnCounter):
+    _fixed_left = _LARGEST_FIXED_VALUES
+
     def of(self, one: AvroType, name: str, outer: tuple[AvroType, ...]) -> TypedColumn:
         pa = require_pyarrow()
         self._count()
@@ -59,7 +62,15 @@ class _Columns(ColumnCounter):
             return TypedColumn(name, kind, symbols=one.symbols)
         if one.logical == "duration":
             return TypedColumn.of_struct(name, [TypedColumn(p, pa.uint32()) for p in _DURATION])
+        if one.kind == "fixed" and not one.logical:
+            return TypedColumn(name, self._fixed(one.size))
         return TypedColumn(name, _plain_type(one), nullable=one.kind == "null")
+
+    def _fixed(self, size: int) -> pa.DataType:
+        if not 0 < size <= min(_LARGEST_FIXED_VALUE, self._fixed_left):
+            return require_pyarrow().binary()
+        self._fixed_left -= size
+        return require_pyarrow().binary(size)
 
     def _union(self, union: AvroType, name: str, outer: tuple[AvroType, ...]) -> TypedColumn:
         branches = [one for one in union.parts if one.kind != "null"]
@@ -80,9 +91,6 @@ def _plain_type(one: AvroType) -> pa.DataType:
         return (pa.decimal256 if wide else pa.decimal128)(one.precision, one.scale)
     if one.logical == "uuid":
         return pa.string()
-    if one.kind == "fixed":
-        is_value = 0 < one.size <= _LARGEST_FIXED_VALUE
-        return pa.binary(one.size) if is_value else pa.binary()
     if one.logical:
         clock, _, unit = one.logical.rpartition("-")
         times = {

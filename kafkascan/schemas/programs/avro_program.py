@@ -29,10 +29,8 @@ _SKIPPED = {
 }  # fmt: skip
 _WITHOUT_SIZE = {"BYTES": "REST", "TEXT": "REST_AS_TEXT"}
 _OF_VALUE, _OF_REST = -1, -2  # sizes of decimals
+_SKIPPED_ITEM = 8  # bytes of room: items of no bytes take time
 _ROOT = 0
-# Columns of a list's item that cost as much as one item of a single column: of the branches of a
-# union, one has a value.
-_COLUMNS_OF_COST = 8
 # Branches of unions that are tried, and bytes of all defaults: a text can have many in little.
 _MAX_TRIES, _MAX_DEFAULTS = 1 << 16, 1 << 26
 
@@ -158,8 +156,7 @@ class AvroProgram(StepProgram):
         child = self.layout.first_child[column]
         item = child if reader.kind == "array" else self.layout.first_child[child] + 1
         step = self._matched(writer.parts[0], reader.parts[0], item)
-        cost = 1 + self.layout.sizes[child] // _COLUMNS_OF_COST
-        return self._step(reader.kind.upper(), column, [step], cost)
+        return self._step(reader.kind.upper(), column, [step], self.layout.sizes[child])
 
     def _record(self, writer: AvroType, reader: AvroType, column: int) -> int:
         first = self.layout.first_child[column]
@@ -199,7 +196,8 @@ class AvroProgram(StepProgram):
         if one.kind == "union":
             return self._step("SKIP_UNION", 0, [self._skip(part) for part in one.parts])
         if one.kind in ("array", "map"):
-            return self._step("SKIP_LIST", 0, [self._skip(one.parts[0])], 1, one.kind == "map")
+            parts, is_map = [self._skip(one.parts[0])], one.kind == "map"
+            return self._step("SKIP_LIST", 0, parts, _SKIPPED_ITEM, is_map)
         if one not in self._skips:
             # The step of the record is put in once its parts are known.
             call = self._skips[one] = self._step("SKIP_NAMED", 0, [0])

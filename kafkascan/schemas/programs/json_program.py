@@ -11,7 +11,6 @@ from kafkascan.schemas.programs.typed_columns import ColumnCounter, TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 _OPS = {"long": "INTEGER"}
-_SMALLEST_ITEM = 2  # bytes: a digit and a comma
 
 
 class JsonProgram(StepProgram):
@@ -41,7 +40,7 @@ class JsonProgram(StepProgram):
 
     def _value(self, one: JsonType, column: int) -> int:
         """Return the step that fills a column."""
-        layout, parts, cost = self.layout, list[int](), 1
+        layout, parts, size = self.layout, list[int](), 0
         first = layout.first_child[column]
         if one.members:
             parts = [self._value(kind, first + at) for at, kind in enumerate(one.members.values())]
@@ -49,9 +48,9 @@ class JsonProgram(StepProgram):
         elif one.item is not None:
             item = first if one.kind == "array" else layout.first_child[first] + 1
             parts = [self._value(one.item, item)]
-            cost = max(1, layout.sizes[item] // _SMALLEST_ITEM)
+            size = layout.sizes[first]
         op = _OPS.get(one.kind, one.kind.upper()) if parts or one.kind in SCALARS else "TEXT"
-        return self._step(op, column, parts, cost, layout.sizes[column])
+        return self._step(op, column, parts, size, layout.sizes[column])
 
     def _named(self, names: Sequence[str]) -> list[int]:
         """Return the order of names, and where each begins and its size."""

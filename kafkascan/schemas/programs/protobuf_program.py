@@ -42,9 +42,6 @@ _MAX_DEPTH = 64
 _NUMBERS_OF_ENTRY = 8
 # Numbers of fields up to this many for each field are looked up in a table.
 _NUMBERS_OF_FIELD, _FIRST_NUMBERS = 4, 16
-# Columns of a list's item that cost as much as one item of a single column: messages often set
-# few of their fields.
-_COLUMNS_OF_COST = 4
 
 _VARINT, _FIXED_64, _SIZED, _GROUP, _FIXED_32 = 0, 1, 2, 3, 5
 # By FieldDescriptor's type: what reads it, its wire type, and the name of its Arrow type.
@@ -179,9 +176,8 @@ class ProtobufProgram:
         first_number, numbers = len(self._parts), max(positions, default=-1) + 1
         self._parts += [positions.get(number, -1) for number in range(numbers)]
         column = self._numbers[id(message.column)]
-        cost = 1 + self.layout.sizes[column] // _COLUMNS_OF_COST
-        kind = _core.PROTOBUF_KINDS[message.kind]
-        return kind, column, first_field, len(fields), first_number, numbers, cost
+        kind, size = _core.PROTOBUF_KINDS[message.kind], self.layout.sizes[column]
+        return kind, column, first_field, len(fields), first_number, numbers, size
 
     def _field(self, one: _Field, oneof: int) -> tuple[int, ...]:
         tag, other_tag, below = one.number << 3 | one.wire_type, 0, -1

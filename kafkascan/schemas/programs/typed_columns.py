@@ -129,7 +129,8 @@ class ColumnLayout:
     parent : list of int
         Number of the column above each; -1 for the root.
     sizes : list of int
-        Columns of the tree of each, with itself; a wide one counts as several of 8 bytes.
+        Bytes that an entry of each takes, with those of the columns below it, but for text and
+        other items.
     """
 
     def __init__(self, root: TypedColumn) -> None:
@@ -139,7 +140,7 @@ class ColumnLayout:
             self.first_child.append(len(self.columns) if one.children else 0)
             self.columns += one.children
             self.parent += [number] * len(one.children)
-        self.sizes = [1 + max(0, one.width - 1) // _WORD for one in self.columns]
+        self.sizes = [max(_WORD, one.width) for one in self.columns]
         for number in reversed(range(len(self.columns))):
             self.sizes[number] += sum(self.sizes[child] for child in self.children_of(number))
 

@@ -372,6 +372,7 @@ def test_a_salvage_as_json(tmp_path: Path, name: str | None) -> None:
     segment = {
         "name": "00000000000000000000.log", "base_offset": 0, "size": len(log),
         "kept_bytes": len(log), "lost_bytes": 0, "batches": 3, "records": 3, "end": "CLEAN",
+        "zero_tail_bytes": 0,
         "error": None, "copied_as": None, "losses": [], "duplicates": [],
         "pieces": [piece | {"batches": 3, "is_doubtful": False}],
         "repairs": [repair | {"is_certain": True}],

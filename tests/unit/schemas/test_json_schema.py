@@ -126,10 +126,34 @@ def test_values_that_do_not_fit_are_nulls_with_a_reason(
     assert _one(kind, text) == (None, symbol)
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (b"9007199254740993.0", 9007199254740993),
+        (b"-9007199254740993e0", -9007199254740993),
+        (b"90071992547409930e-1", 9007199254740993),
+        (b"9.223372036854775807e18", 2**63 - 1),
+        (b"-9223372036854775808.000", -(2**63)),
+        (b"9223372036854775808.0", None),
+        (b"1." + b"0" * 40, 1),
+        (b"1." + b"0" * 40 + b"1", None),
+        (b"0.99999999999999999999", None),
+        (b"1.2345678901234567890000e4", None),
+        (b"1.234000000000000000000e3", 1234),
+        (b"0." + b"0" * 30 + b"7e31", 7),
+        (b"-0.0", 0),
+        (b"1e19", None),
+    ],
+)
+def test_integers_with_a_point_or_an_exponent_are_exact(text: bytes, number: int | None) -> None:
+    assert _one(_INTEGER, text) == (number, "OK" if number is not None else "BAD_VALUE_NUMBER")
+
+
 def test_columns_cost_what_the_size_of_the_value_allows() -> None:
     wide = JsonType("object", {f"m{number}": _INTEGER for number in range(10_000)})
     kind = JsonType("array", item=wide)
-    assert _one(kind, b"[{}]")[1] == "TOO_MANY_ITEMS"
+    assert _one(kind, b'[{"m1":1}]')[1] == "OK"
+    assert _one(kind, b"[{},{},{}]")[1] == "TOO_MANY_ITEMS"
     again = JsonType("object", {"a": wide})
     assert _one(again, b"{" + b'"a":{},' * 100 + b'"a":{}}')[1] == "TOO_MANY_ITEMS"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafkascan.format.errors import STATUS, ValueSchemaError
+from kafkascan.format.errors import SENTENCES, STATUS, ValueSchemaError
 from kafkascan.schemas.programs.avro_program import AvroProgram
 from kafkascan.schemas.programs.avro_schema import parse_avro
 from tests.property.schemas.test_avro import decoded
@@ -28,12 +28,16 @@ def _reader(size: int) -> Any:
     return {"type": "array", "items": {"type": "record", "name": "R", "fields": fields}}
 
 
-def _items(count: int) -> bytes:
-    number, size = 2 * count, bytearray()
+def _varint(number: int) -> bytes:
+    number, size = 2 * number, bytearray()
     while number > 0x7F:
         size.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*size, number]) + bytes(count) + b"\0"
+    return bytes([*size, number])
+
+
+def _items(count: int) -> bytes:
+    return _varint(count) + bytes(count) + b"\0"
 
 
 @pytest.mark.parametrize("count", [20_000, 100_000])
@@ -42,18 +46,94 @@ def test_defaults_do_not_multiply(count: int) -> None:
     found, status = decoded(_reader(60_000), _WRITER, [_items(count)])
     assert status.tolist() == [STATUS["DEFAULTS_TOO_LARGE"]]
     assert found.to_pylist() == [None]
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10  # KiB
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # in KiB
+    assert grown < 3 * (128 + 2 * count)
     assert time.process_time() - started < _CPU_SECONDS
 
 
-def test_branches_that_are_wide_cost_what_they_take() -> None:
-    """Each item takes the memory of all branches, which are fixed values of a kilobyte."""
+def test_branches_that_are_wide_take_no_memory_of_other_values() -> None:
+    """All 5 000 branches are columns of each value: fixed ones of a kilobyte took 5 MB of it."""
     wide = [{"type": "fixed", "name": f"F{number}", "size": 1_024} for number in range(5_000)]
-    schema = {"type": "array", "items": wide}
-    items = b"".join(bytes([2 * number]) + bytes(1_024) for number in range(20))
-    found, status = decoded(schema, schema, [b"\x28" + items + b"\0"])
-    assert status.tolist() == [STATUS["TOO_MANY_ITEMS"]]
-    assert found.to_pylist() == [None]
+    values = [bytes([2 * number]) + bytes([number]) * 1_024 for number in range(60)]
+    found, status = decoded(wide, wide, values)
+    assert not status.any()
+    assert found.field("F59")[59].as_py() == bytes([59]) * 1_024
+    assert found.nbytes < 16 << 20
+    listed, status = decoded(
+        {"type": "array", "items": wide}, {"type": "array", "items": wide},
+        [b"\x78" + b"".join(values) + b"\0"],
+    )  # fmt: skip
+    assert not status.any()
+    assert listed.flatten().field("F59")[59].as_py() == bytes([59]) * 1_024
+
+
+def test_items_of_few_bytes_and_many_columns_are_bounded() -> None:
+    inner = [{"name": f"f{number}", "type": "long"} for number in range(5_000)]
+    fields = ["null", {"type": "record", "name": "R", "fields": inner}]
+    schema = {"type": "array", "items": fields}
+    found, status = decoded(schema, schema, [_items(3), _items(1_000), _items(1_000_000)])
+    assert status.tolist() == [0, STATUS["TOO_MANY_ITEMS"], STATUS["TOO_MANY_ITEMS"]]
+    assert found.to_pylist() == [[None] * 3, None, None]
+
+
+_SLOW = pytest.mark.slow
+_SIZES = [1 << 20, *(pytest.param(size << 20, marks=_SLOW) for size in (16, 100))]
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "fields"),
+    [
+        (2_000, "unknown", 20),
+        (200_000, "a text of fifty bytes or less", 1),
+        (50_000, "x" * 1_000, 1),
+        pytest.param(1_000_000, "unknown", 20, marks=_SLOW),
+        pytest.param(16_000_000, "a text of fifty bytes or less", 1, marks=_SLOW),
+    ],
+)
+def test_small_records_may_have_defaults(count: int, text: str, fields: int) -> None:
+    """Each record takes one byte."""
+    reader = json.loads(json.dumps(_WRITER))
+    reader["items"]["fields"] += [
+        {"name": f"b{n}", "type": "string", "default": text} for n in range(fields)
+    ]
+    found, status = decoded(reader, _WRITER, [_items(count)])
+    assert not status.any()
+    assert len(found[0]) == count
+    assert found[0][-1].as_py() == {"a": 0, **{f"b{n}": text for n in range(fields)}}
+
+
+@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize("kind", ["bytes", "string"])
+def test_texts_of_usual_sizes_are_read(kind: str, size: int) -> None:
+    found, status = decoded(kind, kind, [_varint(size) + b"x" * size])
+    assert not status.any()
+    assert len(found[0].as_buffer()) == size
+
+
+@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize(
+    "item", ["boolean", ["null", {"type": "long", "logicalType": "timestamp-millis"}]]
+)
+def test_lists_of_usual_sizes_are_read(item: Any, size: int) -> None:
+    schema = {"type": "array", "items": item}
+    found, status = decoded(schema, schema, [_items(size)])
+    assert not status.any()
+    assert len(found[0]) == size
+
+
+def test_maps_with_many_small_entries_are_read() -> None:
+    count = 100_000
+    keys = (bytes([number >> 14, number >> 7 & 0x7F, number & 0x7F]) for number in range(count))
+    value = _varint(count) + b"".join(b"\6" + key + b"\0" for key in keys) + b"\0"
+    reader = {"type": "map", "values": ["null", "long", "string"]}
+    found, status = decoded(reader, {"type": "map", "values": "long"}, [value])
+    assert not status.any()
+    assert len(found[0]) == count
+
+
+def test_messages_say_what_the_limit_is() -> None:
+    for symbol in ("DEFAULTS_TOO_LARGE", "TOO_MANY_ITEMS"):
+        assert "2,048 bytes for each byte of the value" in SENTENCES[STATUS[symbol]]
 
 
 def test_items_may_have_many_more_columns_than_bytes() -> None:

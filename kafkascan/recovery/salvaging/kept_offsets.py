@@ -1,0 +1,79 @@
+"""Find offsets that are missing where no bytes are lost, among the batches that a salvage keeps."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.format.findings import Severity
+from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
+from kafkascan.tables.table import Problem, Problems
+
+
+class _ZeroTail(NamedTuple):
+    """The `SegmentTail` of zeros."""
+
+    valid_bytes: int
+    trailing_bytes: int
+    end: ScanEnd = ScanEnd.ZERO_TAIL
+    error: None = None
+
+
+class KeptOffsets:
+    """
+    The offsets that are kept of a log: those of its batches after the repair of their headers.
+
+    Parameters
+    ----------
+    log : Log
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log, self._found = log, LogProblems()
+        self._checks = LogChecks(log, self._found)
+
+    def add(self, segment: SegmentFile, result: SegmentSalvage, batches: BatchTable) -> None:
+        """Add the next segment that is copied, with its kept batches."""
+        offsets = SegmentOffsets(segment)
+        losses = np.unique([one.position for one in result.losses])
+        rows = np.searchsorted(batches["position"], losses).tolist()
+        offsets.add(batches[: rows[0] if rows else None])
+        for row, stop in itertools.pairwise([*rows, len(batches)]):
+            offsets.add_loss()
+            offsets.add(batches[row:stop])
+        offsets.is_whole = rows[-1:] != [len(batches)]
+        if result.zero_tail_bytes and offsets.is_whole:
+            position = result.size - result.zero_tail_bytes
+            self._checks.add(offsets, _ZeroTail(position, result.zero_tail_bytes))
+        else:
+            self._checks.add_offsets(offsets)
+
+    def skip(self) -> None:
+        """Leave out a segment that is not copied."""
+        self._checks.skip()
+
+    def problems(self) -> Problems:
+        """Return the problems after the last segment."""
+        self._checks.finish()
+        return Problems(map(self._judged, self._found.found))
+
+    def _judged(self, one: Problem) -> Problem:
+        """Return zeros without batches as a note if the segment is preallocated, and in use."""
+        is_of_zeros = one.symbol == str(ScanEnd.ZERO_TAIL) and one.position == 0
+        if is_of_zeros and _has_preallocated_index(self._log.segments[-1]):
+            return replace(one, severity=Severity.NOTE)
+        return one
+
+
+def _has_preallocated_index(segment: SegmentFile) -> bool:
+    """Return whether the index has room for entries, but none; a broker trims it at the end."""
+    found = segment.read_sibling("index")
+    return found is not None and len(found[1]) > 0 and not any(found[1])
