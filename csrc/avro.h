@@ -149,7 +149,9 @@ static inline ks_at ks_avro_block(ks_avro *avro, ks_at p, ks_at limit, int64_t i
         *count = -*count;
     }
     if (p == NULL) return NULL;
-    return ks_take_room(&avro->typed, *count, item_size, KS_TOO_MANY_ITEMS) ? p : NULL;
+    /* A division takes long; the product of room and size has less than 63 bits. */
+    int64_t size = *count > avro->typed.room_left ? *count : *count * item_size;
+    return ks_take_room(&avro->typed, size, KS_TOO_MANY_ITEMS) ? p : NULL;
 }
 
 static inline int ks_is_below(const uint8_t *a, const uint8_t *b, int width) {
@@ -330,7 +332,7 @@ static ks_at ks_avro_member(ks_avro *avro, const ks_avro_step *step, ks_at p, ks
 
 static ks_at ks_avro_constant(ks_avro *avro, const ks_avro_step *step) {
     const uint8_t *value = avro->constants + step->at;
-    if (!ks_take_room(&avro->typed, 1, step->size, KS_DEFAULTS_TOO_LARGE)) return NULL;
+    if (!ks_take_room(&avro->typed, step->size, KS_DEFAULTS_TOO_LARGE)) return NULL;
     return ks_avro_run(avro, avro->steps + avro->parts[step->first_part], value,
                        value + step->size);
 }

@@ -486,7 +486,7 @@ static ks_json_at ks_json_member(ks_json *json, const ks_json_step *step, int64_
     ks_typed *typed = &json->typed;
     ks_column *column = typed->columns + step->column;
     if (column->entries > row) {
-        if (!ks_take_room(typed, 1, step->at, KS_TOO_MANY_ITEMS)) return NULL;
+        if (!ks_take_room(typed, step->at, KS_TOO_MANY_ITEMS)) return NULL;
         ks_cut_column(typed, column, row);
     }
     return ks_json_value(json, step, p, limit);
@@ -532,7 +532,7 @@ static ks_json_at ks_json_list(ks_json *json, const ks_json_step *step, ks_json_
     uint8_t close = is_map ? '}' : ']';
     int is_end = ks_json_is_empty(&p, limit, close);
     while (!is_end) {
-        if (!ks_take_room(typed, 1, step->size, KS_TOO_MANY_ITEMS)) return NULL;
+        if (!ks_take_room(typed, step->size, KS_TOO_MANY_ITEMS)) return NULL;
         if (is_map) {
             if (p == limit || *p != '"') return ks_json_fails(json, KS_BAD_JSON);
             p = ks_json_put_string(json, typed->columns + pair->first_child, p, limit);

@@ -140,7 +140,7 @@ static int ks_pb_clear(ks_protobuf *pb, const ks_pb_field *field, int64_t row) {
     ks_typed *typed = &pb->typed;
     if (field->op == KS_PB_MESSAGE) {
         int64_t size = pb->messages[field->below].size;
-        if (!ks_take_room(typed, 1, size, KS_TOO_MANY_ITEMS)) return 0;
+        if (!ks_take_room(typed, size, KS_TOO_MANY_ITEMS)) return 0;
         pb->instances[field->below].parent = 0;
     }
     ks_cut_column(typed, typed->columns + field->column, row);
@@ -278,7 +278,7 @@ static ks_at ks_pb_items(ks_protobuf *pb, const ks_pb_field *field, uint32_t tag
     if (field->op == KS_PB_MESSAGE) {
         const ks_pb_instance *instance = pb->instances + field->below;
         const ks_pb_message *message = pb->messages + field->below;
-        if (!ks_take_room(typed, 1, message->size, KS_TOO_MANY_ITEMS)) return NULL;
+        if (!ks_take_room(typed, message->size, KS_TOO_MANY_ITEMS)) return NULL;
         ks_pb_open(pb, field->below, 0);
         p = ks_pb_submessage(pb, field->below, tag, p, limit);
         if (p == NULL) return NULL;

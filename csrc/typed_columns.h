@@ -91,10 +91,10 @@ static inline int ks_typed_fails(ks_typed *typed, int status) {
     return 0;
 }
 
-/* Takes `count` times `size` bytes from the room of the value; else fails with the status. */
-static inline int ks_take_room(ks_typed *typed, int64_t count, int64_t size, int status) {
-    if (size > 0 && count > typed->room_left / size) return ks_typed_fails(typed, status);
-    typed->room_left -= count * size;
+/* Takes bytes from the room of the value; else fails with the status. */
+static inline int ks_take_room(ks_typed *typed, int64_t size, int status) {
+    if (size > typed->room_left) return ks_typed_fails(typed, status);
+    typed->room_left -= size;
     return 1;
 }
 
