@@ -30,7 +30,7 @@ failed = try_families(Path(folder), json.loads(shares), int(part), int(parts))
 sys.exit(1 if failed else 0)
 """
 # Shares of the cases that each run tries, and a slow one; processes that divide the slow one, each
-# of about ten seconds.
+# of ten to twenty seconds.
 _FAMILIES = {
     "single numbers": (0.006, 1.0, 16),
     "pairs of numbers": (0.0001, 0.01, 8),
