@@ -43,7 +43,7 @@ from kafkascan.records.item_columns import (
 from kafkascan.records.record_schemas import RAW_SCHEMA, RECORD_SCHEMA
 from kafkascan.records.typed_items import selected
 from kafkascan.tables.python_values import python_values
-from kafkascan.tables.schema import Schema, require_pyarrow
+from kafkascan.tables.schema import Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, timestamp_column
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ if TYPE_CHECKING:
 def _clipped(sizes: NDArray[np.int32], most: int, whole: int) -> NDArray[np.int32]:
     """Return sizes of at most so many bytes; those of items up to `whole` stay."""
     return np.where(sizes > whole, np.minimum(sizes, np.int32(most)), sizes)
+
+
+def _json_header(key: bytes, value: bytes | None) -> dict[str, str | None]:
+    return {
+        "key": key.decode("utf-8", "surrogateescape"),
+        "value": None if value is None else value.hex(),
+    }
 
 
 def _pairs(
@@ -494,6 +501,16 @@ class RecordTable(AnyTable):
             ``bytes`` or None; headers as lists of pairs.
         """
         return {name: self._as_numpy(name) for name in self.names}
+
+    def json_column(self, column: Field, values: Column) -> list[Any]:
+        """Return the values of a column in the types that JSON has; see `AnyTable`."""
+        if column.name in self.typed:
+            from kafkascan.tables.value_texts import PrintedValues
+
+            return list(PrintedValues(self.typed[column.name]))
+        if column.name == "headers":
+            return [[_json_header(*pair) for pair in pairs] for pairs in values]
+        return super().json_column(column, values)
 
     def _as_numpy(self, name: str) -> NDArray[Any]:
         if name not in self.names or not (name in _ITEMS or name == "headers"):

@@ -112,6 +112,20 @@ class AnyTable(ABC):
         }
         return json_text(document, indent=indent)
 
+    def json_column(self, column: Field, values: Column) -> list[Any]:
+        """
+        Return the values of a column in the types that JSON has.
+
+        Parameters
+        ----------
+        column : Field
+        values : ndarray or sequence
+            As `to_columns` returns them.
+        """
+        if column.type != "binary":
+            return as_list(values)
+        return [None if value is None else value.hex() for value in as_list(values)]
+
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """
         Return a `pyarrow.Table`.
@@ -274,12 +288,7 @@ def as_list(values: Column) -> list[Any]:
 def plain_columns(table: AnyTable) -> dict[str, list[Any]]:
     """Return the columns of a table for text formats: bytes are hexadecimal."""
     columns = table.to_columns()
-    return {
-        one.name: [None if value is None else value.hex() for value in as_list(columns[one.name])]
-        if one.type == "binary"
-        else as_list(columns[one.name])
-        for one in table.schema
-    }
+    return {one.name: table.json_column(one, columns[one.name]) for one in table.schema}
 
 
 def plain_rows(table: AnyTable) -> list[dict[str, Any]]:

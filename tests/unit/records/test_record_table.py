@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import pickle
 import struct
 from collections.abc import Callable
@@ -96,6 +97,21 @@ def test_all_fields_of_a_record() -> None:
         (103, T0 + 70, None, b"", []),
     ]
     assert [record.sequence for record in ks.read_records(data)] == [2**31 - 2, 2**31 - 1, 1]
+
+
+def test_the_json_document_of_records_with_headers() -> None:
+    headers = ((b"one", b"\x01\xff"), (b"none", None), (b"\xff", b""))
+    table = ks.read_records(
+        batch_of([RecordV2(b"k", b"\xfe", headers=headers), RecordV2(b"k", None)])
+    )
+    first, second = json.loads(table.to_json())["rows"]
+    assert (first["key"], first["value"]) == ("6b", "fe")
+    assert first["headers"] == [
+        {"key": "one", "value": "01ff"},
+        {"key": "none", "value": None},
+        {"key": r"\xff", "value": ""},
+    ]
+    assert (second["value"], second["headers"]) == (None, [])
 
 
 def test_timestamps() -> None:

@@ -70,6 +70,23 @@ def test_rows_have_texts_of_them(data: Path) -> None:
     assert "out of range" in read(data)._repr_html_()
 
 
+def test_the_json_document_has_what_lines_of_json_have(data: Path) -> None:
+    registry = ks.schemas.open_registry(data)
+    table = ks.read_records(data / "orders-0", value=registry, columns=["offset", "value"])
+    options = (
+        "--columns",
+        "offset,value",
+        "--value-as",
+        "auto",
+        "--registry",
+        data,
+        "--format",
+        "jsonl",
+    )
+    lines = run("records", data / "orders-0", *options).stdout.splitlines()
+    assert json.loads(table.to_json())["rows"] == [json.loads(line) for line in lines]
+
+
 def test_frames_of_pandas_have_texts_of_them(data: Path) -> None:
     assert read(data).to_pandas()["value"].tolist()[1] == _LATE
     days = read(data, "days").to_pandas()
