@@ -15,6 +15,6 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(count // _FEWER, min(count, _LEAST)))
 
 
-def seeds(count: int) -> range:
-    """Return as many seeds as `examples` tries examples."""
-    return range(max(count // _FEWER, min(count, _LEAST // 5)))
+def seeds(count: int, least: int = _LEAST // 5) -> range:
+    """Return as many seeds as `examples` tries examples, and at least some of them."""
+    return range(max(count // _FEWER, min(count, least)))

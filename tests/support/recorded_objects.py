@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkascan.io.stores.prefetching_reader import RequestCost
 
-_PATIENCE_S = 0.5
+_PATIENCE_S = 0.2
 
 
 class UsualCost(RequestCost):
