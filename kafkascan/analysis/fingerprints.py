@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -24,6 +24,7 @@ from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import loaded_epochs
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptCheckpointError, FileGoneError, KafkaScanError
+from kafkascan.format.findings import Severity
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
@@ -448,8 +449,7 @@ def _load_parquet(path: Path) -> Fingerprints:
         raise ValueError("the number of rows differs from the sum of the logs")
     parts: Sequence[FingerprintRows] = np.split(rows, np.cumsum(counts)[:-1]) if counts else []
     logs = [_checked_log(one, part) for one, part in zip(head["logs"], parts, strict=True)]
-    notes = Problems(Problem(**row) for row in head.get("notes", ()))
-    return Fingerprints(str(head["path"]), logs, notes)
+    return Fingerprints(str(head["path"]), logs, _problems_of(head.get("notes", ())))
 
 
 def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
@@ -457,5 +457,9 @@ def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
     if not isinstance(topic, (str, type(None))) or not isinstance(partition, (int, type(None))):
         raise TypeError("topic must be a string and partition a number")
     epochs = [LeaderEpoch(int(epoch), int(start)) for epoch, start in one["epochs"]]
-    problems = Problems(Problem(**row) for row in one["problems"])
+    problems = _problems_of(one["problems"])
     return LogFingerprints(topic, partition, rows, problems, epochs, int(one["cleaned_up_to"]))
+
+
+def _problems_of(rows: Iterable[dict[str, Any]]) -> Problems:
+    return Problems(Problem(**row | {"severity": Severity(row["severity"])}) for row in rows)

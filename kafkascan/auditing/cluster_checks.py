@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,8 +21,11 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.file_names import GROUPS_TOPIC, METADATA_TOPIC, TRANSACTIONS_TOPIC
 from kafkascan.format.findings import Severity
-from kafkascan.io.folders import DiskFolder
+from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.metadata_log import METADATA_PARTITION
 from kafkascan.logs.reading import read_records
 
 if TYPE_CHECKING:  # what reads a topic is imported if the topic is there
@@ -40,18 +45,68 @@ class DataDirOwner:
     """The broker that a data dir belongs to; ``directory_id`` is None before Kafka 3.7."""
 
     node_id: int
+    cluster_id: str | None
     directory_id: str | None
 
     @classmethod
-    def of(cls, log_dir: LogDir) -> DataDirOwner | None:
+    def of(cls, data_dir: Folder) -> DataDirOwner | None:
         """Return the owner from ``meta.properties``; None if the file does not name it."""
         try:
-            data_dir = log_dir.partitions[0].folder.parent
             data = data_dir.read(META_PROPERTIES)
             known = parse_meta_properties(data or b"", str(data_dir.path / META_PROPERTIES))
-            return cls(int(known["node.id"]), known.get("directory.id"))
+            return cls(int(known["node.id"]), known.get("cluster.id"), known.get("directory.id"))
         except (OSError, KafkaScanError, LookupError, ValueError):
             return None
+
+    def is_same_broker(self, other: DataDirOwner) -> bool:
+        """Return whether another data dir belongs to the same broker."""
+        return (self.node_id, self.cluster_id) == (other.node_id, other.cluster_id)
+
+
+class AuditedDirs(Iterable[LogDirLike]):
+    """
+    The data dirs that are audited together; each is looked at once, if the first one is asked for.
+
+    Parameters
+    ----------
+    paths : iterable of path, URL or LogDir
+        Of the paths, only data dirs on disk count: brokers have no others.
+    """
+
+    def __init__(self, paths: Iterable[LogDirLike]) -> None:
+        self._paths = list(paths)
+
+    def __iter__(self) -> Iterator[LogDirLike]:
+        return iter(self._paths)
+
+    @functools.cached_property
+    def _known(self) -> list[tuple[DataDirOwner, bool]]:
+        """Their owners, and whether the metadata log is in each."""
+        return [one for path in self if (one := _look_at(path)) is not None]
+
+    def of_same_broker(self, owner: DataDirOwner) -> list[tuple[str | None, bool]]:
+        """Return the ids of a broker's data dirs, and whether the metadata log is in each."""
+        return [
+            (other.directory_id, has_metadata)
+            for other, has_metadata in self._known
+            if owner.is_same_broker(other)
+        ]
+
+
+def _look_at(data_dir: LogDirLike) -> tuple[DataDirOwner, bool] | None:
+    """Return the owner of a data dir, and whether the metadata log is in it, if it names one."""
+    try:
+        if isinstance(data_dir, LogDir):
+            is_needed = bool(data_dir.partitions) and not data_dir.is_partition
+            owner = DataDirOwner.of(data_dir.partitions[-1].folder.parent) if is_needed else None
+            has_metadata = any(one.topic == METADATA_TOPIC for one in data_dir.partitions)
+        else:
+            path = disk_path(data_dir)
+            owner = DataDirOwner.of(DiskFolder(path))
+            has_metadata = os.path.isdir(path / METADATA_PARTITION)
+    except Exception:  # of any kind: what is wrong with a data dir is in its own audit
+        return None
+    return None if owner is None else (owner, has_metadata)
 
 
 def partition_counts(metadata: Metadata) -> dict[str, int]:
@@ -201,7 +256,7 @@ class ClusterChecks:
 
 
 def check_cluster(
-    log_dir: LogDir, opened: Iterable[OpenTransaction], others: Sequence[LogDir] = ()
+    log_dir: LogDir, opened: Iterable[OpenTransaction], others: AuditedDirs
 ) -> ClusterChecks:
     """
     Compare the logs of a data dir with the topics of coordinators and with the metadata in it.
@@ -211,16 +266,16 @@ def check_cluster(
     log_dir : LogDir
         The folder of a partition, or a tar of several data dirs, has no findings.
     opened : iterable of OpenTransaction
-    others : sequence of LogDir
-        Other data dirs that are audited, too.
+    others : AuditedDirs
+        Data dirs that are audited, too.
     """
     checks = ClusterChecks()
     parents = {one.folder.parent.path for one in log_dir.partitions}
     if len(parents) != 1 or log_dir.partitions[0].path == log_dir.path:
         return checks
     topics = {one.topic for one in log_dir.partitions if one.state is None}
-    owner, metadata = DataDirOwner.of(log_dir), None
-    of_owner = [] if owner is None else _of_same_broker(owner, others)
+    owner, metadata = DataDirOwner.of(log_dir.partitions[0].folder.parent), None
+    of_owner = [] if owner is None else others.of_same_broker(owner)
     has_metadata = METADATA_TOPIC in topics or any(has_it for _, has_it in of_owner)
     if not has_metadata and owner is not None and owner.directory_id is not None:
         checks.skip_other_dirs(owner, "the metadata log is in one of them, or it was not copied")
@@ -239,15 +294,6 @@ def check_cluster(
             knows_all = _has_all_states(log_dir, counts)
             checks.add(topic, _check_transactions(log_dir, opened, knows_all_states=knows_all))
     return checks
-
-
-def _of_same_broker(owner: DataDirOwner, others: Sequence[LogDir]) -> list[tuple[str | None, bool]]:
-    """Return the ids of a broker's data dirs, and whether the metadata log is in each."""
-    return [
-        (other.directory_id, any(log.topic == METADATA_TOPIC for log in one.partitions))
-        for one in others
-        if (other := DataDirOwner.of(one)) is not None and other.node_id == owner.node_id
-    ]
 
 
 def _check_metadata(

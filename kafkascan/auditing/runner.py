@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkascan.analysis.transaction_contradictions import Coordinators
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
 from kafkascan.auditing.cluster_checks import (
+    AuditedDirs,
     ClusterChecks,
     OpenTransaction,
     check_cluster,
@@ -44,7 +44,6 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.arguments import require_integers, require_not_negative
-from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
@@ -53,7 +52,7 @@ from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
-from kafkascan.logs.log_finding import find_log_dir, no_logs, open_log_dir, partition_of
+from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
 from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs
@@ -133,7 +132,7 @@ def audit(
         of topics are findings then. `now_ms` counts for retention.
     other_dirs : iterable of path, URL or LogDir
         Other data dirs that are audited, too: `Audit.unchecked` does not name those of the same
-        broker.
+        broker. Of their files, only ``meta.properties`` is read; URLs have no influence.
 
     Returns
     -------
@@ -211,7 +210,8 @@ def audit(
     if tier is not None and cluster is not None:
         in_cluster = tier.check_cluster(cluster, limits.now_ms)
     elif isinstance(logs, LogDir) and tier is None:
-        in_cluster = check_cluster(logs, opened, _data_dirs(other_dirs))
+        others = other_dirs if isinstance(other_dirs, AuditedDirs) else AuditedDirs(other_dirs)
+        in_cluster = check_cluster(logs, opened, others)
         placements += check_folders(logs)
     of_logs = itertools.chain(*by_log)
     of_tier = [] if tier is None else tier.findings()
@@ -222,15 +222,6 @@ def audit(
 
 
 # ---- what is audited -------------------------------------------------------------------------
-
-
-def _data_dirs(paths: Iterable[LogDirLike]) -> list[LogDir]:
-    """Return the data dirs among paths; what is wrong with one is in its own audit."""
-    found = []
-    for path in paths:
-        with suppress(OSError, KafkaScanError):
-            found.append(path if isinstance(path, LogDir) else open_log_dir(path))
-    return [one for one in found if not one.is_partition]
 
 
 def _tier_of(logs: LogsLike) -> TierAudit | None:

@@ -394,9 +394,12 @@ def _metadata_folders(targets: list[Target], properties: ServerProperties | None
 
 
 def _log_size(target: Target) -> int:
-    """Return the size of all logs of a directory, in bytes."""
-    segments = (segment for one in target.partitions for segment in one.log_segments)
-    return sum(segment.current_size() for segment in segments)
+    """Return the size of all logs of a directory that can be listed, in bytes."""
+    size = 0
+    for one in target.partitions:
+        with contextlib.suppress(OSError):  # the result of the partition has the error
+            size += sum(segment.current_size() for segment in one.log_segments)
+    return size
 
 
 # ---- the mark of a clean shutdown -------------------------------------------------------------

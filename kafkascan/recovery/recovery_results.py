@@ -389,8 +389,8 @@ class Salvage(AnyTable):
 
     @property
     def gaps(self) -> Problems:
-        """The gaps of all partitions."""
-        return Problems(gap for log in self.partitions for gap in log.gaps)
+        """The gaps of all partitions; a checkpoint that several of them need is there once."""
+        return Problems(dict.fromkeys(gap for log in self.partitions for gap in log.gaps))
 
     @property
     def kept_batches(self) -> int:

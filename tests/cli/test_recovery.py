@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from rich.filesize import decimal
 
 import kafkascan as ks
-from kafkascan.cli.verbs import recovery_commands
+from kafkascan.cli.verbs import index_commands, recovery_commands
+from kafkascan.io.file_identity import FileIdentity
 from kafkascan.logs import SegmentFile
 from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN
+from kafkascan.logs.queries.segment_inputs import SegmentInput
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
 from tests.support.partitions import HealthyPartition
@@ -356,6 +359,22 @@ def test_a_long_pass_over_a_clean_directory_is_announced(
         assert "verifying the" not in run("recover", killed, option).stderr
 
 
+def test_a_folder_that_cannot_be_listed_stops_no_recovery_of_a_clean_directory(
+    tmp_path: Path,
+) -> None:
+    for name in ("consumed-0", "headers-0"):
+        shutil.copytree(DATA / name, tmp_path / "ü 1" / name)
+    for name in ("meta.properties", ".kafka_cleanshutdown"):
+        shutil.copy(DATA / name, tmp_path / "ü 1" / name)
+    (tmp_path / "ü 1" / "gone-0").symlink_to(tmp_path / "nowhere")
+    done = run("recover", tmp_path / "ü 1", "--format", "jsonl")
+    assert done.returncode == 3
+    assert "gone-0" in done.stderr
+    found = {row["topic"]: row["segments"] for row in map(json.loads, done.stdout.splitlines())}
+    assert found["consumed"] > 0
+    assert found["headers"] > 0
+
+
 @pytest.mark.parametrize("change", ["append", "replace", "delete"])
 def test_no_index_is_written_of_a_log_that_changed_meanwhile(
     killed: Path, monkeypatch: pytest.MonkeyPatch, change: str
@@ -384,6 +403,52 @@ def test_no_index_is_written_of_a_log_that_changed_meanwhile(
     after = contents(partition)
     after.pop(log.name, None)
     assert after == before
+
+
+def test_indexes_are_written_where_opened_files_have_other_inodes(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in file systems of layers, after a file of a lower one was opened."""
+    partition = killed / "being-written-0"
+    (log,) = partition.glob("*.log")
+    inode = log.stat().st_ino
+
+    def other_inode(descriptor: int) -> os.stat_result:
+        found = fstat(descriptor)
+        if found.st_ino != inode:
+            return found
+        return os.stat_result((found.st_mode, inode + 1, *found[2:]), _facts(found))
+
+    fstat = os.fstat
+    monkeypatch.setattr(os, "fstat", other_inode)
+    found = rows("index", "build", partition, "--interval-bytes", "200", "--write")
+    assert {row["verdict"] for row in found} == {"written"}
+
+
+def _facts(found: os.stat_result) -> dict[str, object]:
+    names = (name for name in dir(found) if name.startswith("st_"))
+    return {name: getattr(found, name) for name in names}
+
+
+def test_no_index_is_written_of_a_log_that_was_replaced_before_it_was_read(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log that was listed is read under its new name; the indexes are those of the other."""
+    partition = killed / "being-written-0"
+    (log,) = partition.glob("*.log")
+
+    def replace_and_look(one: SegmentInput) -> FileIdentity:
+        data = log.read_bytes()
+        log.rename(f"{log}.deleted")
+        log.write_bytes(data)
+        return look(one)
+
+    look = index_commands._as_read
+    monkeypatch.setattr(index_commands, "_as_read", replace_and_look)
+    done = run("index", "build", partition, "--interval-bytes", "200", "--write")
+    assert done.returncode == 3
+    assert "another file replaced it" in done.stderr
+    assert "[FILE_CHANGED]" in done.stderr
 
 
 def test_lookup() -> None:

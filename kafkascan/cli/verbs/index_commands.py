@@ -249,13 +249,25 @@ def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
 
 
 def _as_read(one: SegmentInput) -> FileIdentity:
-    """Return the identity of a log on disk: a broker believes an index that does not match it."""
+    """
+    Return the identity of a log on disk: a broker believes an index that does not match it.
+
+    Raises
+    ------
+    FileChangedError
+        If another file has the name of the log that was listed.
+    """
+    from kafkascan.format.errors import FileChangedError
     from kafkascan.io.file_identity import FileIdentity
     from kafkascan.io.folders import DiskFolder
 
     folder = one.segment.folder
     assert isinstance(folder, DiskFolder)
-    return FileIdentity.of_stat(one.path, folder.status(one.segment.file_name))
+    folder.status(one.segment.file_name)  # the log that is read, which may be renamed by now
+    found = FileIdentity.of(one.path)
+    if not one.segment.is_in_place():
+        raise FileChangedError(found.path, "another file replaced it")
+    return found
 
 
 def _built(

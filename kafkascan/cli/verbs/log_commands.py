@@ -94,14 +94,16 @@ def audit(
     data directories are findings. Of remote storage, objects and manifests are checked, too. Exit
     code 1: there are warnings or errors, not only notes.
     """
+    from kafkascan.auditing.cluster_checks import AuditedDirs
     from kafkascan.cli.run import FindingReport
+
+    audited = AuditedDirs(paths)
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
         from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown, is_locked
 
         logs = tier_options.logs_at(path, wanted, report, options["cluster"])
-        others = [one for one in paths if one != path]
-        found = ks.audit(logs, on_progress=run.show_progress, other_dirs=others, **options)
+        found = ks.audit(logs, on_progress=run.show_progress, other_dirs=audited, **options)
         for line in _damage_lines(found):
             report.add(line)
         if had_clean_shutdown(found.path) is False and not is_locked(found.path):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
@@ -75,5 +76,8 @@ class KeptOffsets:
 
 def _has_preallocated_index(segment: SegmentFile) -> bool:
     """Return whether the index has room for entries, but none; a broker trims it at the end."""
-    found = segment.read_sibling("index")
+    try:
+        found = segment.read_sibling("index")
+    except (OSError, KafkaScanError):  # the copy needs no index of the original
+        return False
     return found is not None and len(found[1]) > 0 and not any(found[1])

@@ -384,11 +384,11 @@ def _copy_segment(
                     for data in _repaired_bytes(source, log):
                         file.stream.write(data)
                 source.require_unshrunk()
-        gaps.add(segment, result, log.batches)
     except Exception as error:  # an error of any kind must not affect other segments
         gaps.skip()
         known_end = None if bounds.highest == HIGHEST_OFFSET else bounds.highest
         return not_copied(result, error, _size_of(segment), known_end)
+    gaps.add(segment, result, log.batches)
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import struct
 from pathlib import Path
 
@@ -221,6 +222,24 @@ def test_segment_boundaries_may_differ(tmp_path: Path) -> None:
     assert not found.partitions[2].is_in_left
     assert json.loads(found.to_json())["is_same"] is False
     assert found.to_arrow().num_rows == 1
+
+
+def test_notes_of_a_file_are_notes(tmp_path: Path) -> None:
+    log_file = data_dir(tmp_path / "ü 1", [], ("a-0",)) / "a-0" / f"{0:020}.log"
+    log_file.write_bytes(log_file.read_bytes() + bytes(4096))
+    read = ks.analysis.read_fingerprints(tmp_path / "ü 1")
+    path = tmp_path / "saved.parquet"
+    read.save(path)
+    loaded = ks.analysis.read_fingerprints(path)
+    assert list(loaded.problems) == list(read.problems)
+    (note,) = loaded.problems
+    assert note.severity is ks.Severity.NOTE
+    assert ks.diff_logs(tmp_path / "ü 1", path).is_same
+    moving = tmp_path / "ü 1" / f"b-0.{32 * '0'}-future"
+    shutil.copytree(tmp_path / "ü 1" / "a-0", moving)
+    ks.analysis.read_fingerprints(tmp_path / "ü 1").save(path)
+    loaded = ks.analysis.read_fingerprints(path)
+    assert all(isinstance(one.severity, ks.Severity) for one in (*loaded.notes, *loaded.problems))
 
 
 def test_fingerprints_survive_a_file(tmp_path: Path) -> None:

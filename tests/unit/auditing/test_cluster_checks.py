@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import tarfile
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kafkascan as ks
+from kafkascan.auditing import cluster_checks
 from tests.support.command_line import run
 from tests.support.internal_topics import KeyValue, TopicLog, commit, transaction
 from tests.support.metadata_logs import metadata_record
@@ -242,8 +245,9 @@ def test_a_damaged_coordinator_is_a_problem_and_hides_nothing(tmp_path: Path) ->
     assert len(found.problems)
 
 
-def other_dirs(data_dir: Path) -> list[str]:
-    return [one for one in ks.audit(data_dir).unchecked if "other data director" in one]
+def other_dirs(data_dir: Path, others: Sequence[ks.logs.LogDirLike] = ()) -> list[str]:
+    found = ks.audit(data_dir, other_dirs=others)
+    return [one for one in found.unchecked if "other data director" in one]
 
 
 def test_another_data_dir_of_the_broker_is_named(tmp_path: Path, metadata: TopicLog) -> None:
@@ -303,6 +307,62 @@ def test_data_dirs_that_are_audited_together(tmp_path: Path, metadata: TopicLog)
     assert "the metadata has the directory AAAAAAAAAAAAAAAAAAAATw" in stderr
     (second / "meta.properties").write_text("version=1\nnode.id=2\ndirectory.id=AAAA\n")
     assert run("audit", *disks).stderr.count("other data director") == 2
+
+
+def test_brokers_of_two_clusters_may_have_the_same_number(
+    tmp_path: Path, metadata: TopicLog
+) -> None:
+    metadata.add(registration(_DIRECTORY, uuid.UUID(int=78))).write()
+    write_orders(tmp_path)
+    second = tmp_path / "ü 2"
+    write_orders(second, number=1)
+    properties = (tmp_path / "meta.properties").read_text().replace("AATQ", "AATg")
+    for cluster_id, count in (("c", 0), ("d", 2)):
+        named = properties.replace("cluster.id=c", f"cluster.id={cluster_id}")
+        (second / "meta.properties").write_text(named)
+        done = run("audit", tmp_path, second)
+        assert done.stderr.count("other data director") == count
+
+
+def test_paths_that_are_audited_together_are_looked_at_once(
+    tmp_path: Path, metadata: TopicLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata.add(registration(_DIRECTORY, uuid.UUID(int=78))).write()
+    paths = [tmp_path, *(write_orders(tmp_path, number=number) for number in range(4))]
+    looked = list[Path]()
+
+    def look_at(path: Path) -> object:
+        looked.append(path)
+        return look(path)
+
+    look = cluster_checks._look_at
+    monkeypatch.setattr(cluster_checks, "_look_at", look_at)
+    run("audit", *paths[1:])
+    assert looked == []
+    done = run("audit", *paths, *paths)
+    assert done.stderr.count("other data director") >= 1
+    assert looked == [*paths, *paths]
+
+
+def test_what_is_wrong_with_other_paths_ends_no_audit(tmp_path: Path, metadata: TopicLog) -> None:
+    metadata.add(registration(_DIRECTORY, uuid.UUID(int=78))).write()
+    write_orders(tmp_path)
+    with tarfile.open(tmp_path / "ü.tar", "w") as archive:
+        archive.add(tmp_path / "orders-0", "orders-0")
+    stored = ks.open_log_dir(tmp_path / "ü.tar")
+
+    class Broken:
+        path = tmp_path
+
+        @property
+        def parent(self) -> Broken:
+            raise RuntimeError("the store's own error")
+
+    (one,) = stored.partitions
+    broken = ks.logs.LogDir(tmp_path / "x", [replace(one, folder=Broken())] * 2)  # type: ignore[arg-type]
+    others = [broken, stored, tmp_path / "ü.tar", tmp_path / "missing", "nostore://bucket/logs"]
+    (said,) = other_dirs(tmp_path, others)
+    assert "AAAAAAAAAAAAAAAAAAAATg" in said
 
 
 def test_a_field_of_another_vendor_turns_no_check_off(tmp_path: Path, metadata: TopicLog) -> None:

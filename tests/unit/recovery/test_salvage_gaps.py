@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
 from kafkascan.format.findings import Severity
+from kafkascan.recovery.salvaging.kept_offsets import KeptOffsets
 from tests.support.records import RecordV2, batch_of
 
 _RECORDS = 3
@@ -92,6 +94,50 @@ def test_a_last_segment_of_zeros_is_said(index: int | None, tmp_path: Path) -> N
     assert (found.symbol, found.position, found.rows_missing) == ("ZERO_TAIL", 0, False)
     assert found.severity is (Severity.NOTE if index else Severity.WARNING)
     assert "contains no complete batch, only 4,096 zeros" in found.message
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_an_index_that_cannot_be_read_prevents_no_copy(is_large: bool, tmp_path: Path) -> None:
+    folder = _log(tmp_path, s0=b"".join(_batches(6)), s18=bytes(4096))
+    index = folder / f"{18:020}.index"
+    if is_large:
+        index.touch()
+        os.truncate(index, 65 << 20)
+    else:
+        index.mkdir()
+    copied = ks.salvage(folder, tmp_path / "copy")
+    (found,) = copied.problems
+    assert (found.symbol, found.severity) == ("ZERO_TAIL", Severity.WARNING)
+    assert copied.partitions[0].destination == tmp_path / "copy"
+    assert len(ks.read_records(tmp_path / "copy")) == 6 * _RECORDS
+
+
+def test_a_segment_that_is_written_is_never_one_that_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _log(tmp_path, s0=b"".join(_batches(6)))
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(KeptOffsets, "add", fail)
+    copied = ks.salvage(folder, tmp_path / "copy")
+    assert isinstance(copied.partitions[0].error, MemoryError)
+    assert copied.lost_bytes == 0
+
+
+def test_a_damaged_checkpoint_of_several_partitions_is_one_problem(tmp_path: Path) -> None:
+    batches = _batches(6)
+    del batches[3]
+    for number in range(3):
+        folder = tmp_path / "ü 1" / f"orders-{number}"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    (tmp_path / "ü 1" / "cleaner-offset-checkpoint").write_text("nonsense")
+    found = ks.salvage(tmp_path / "ü 1")
+    symbols = [one.symbol for one in found.problems]
+    assert sorted(symbols) == ["BAD_CHECKPOINT", *["OFFSET_GAP"] * 3]
+    assert all(len(one.gaps) == 2 for one in found.partitions)
 
 
 def test_a_last_segment_of_zeros_after_missing_offsets(tmp_path: Path) -> None:
