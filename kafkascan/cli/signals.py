@@ -58,8 +58,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
     NumPy discards exceptions raised while it inspects an operand's type, and other libraries turn
     them into errors of their own. An alarm therefore raises the exception again, except while an
-    exception is being handled, or a module imported: libraries such as DuckDB abort the process if
-    their initialization fails. A further signal, seconds later, ends the process at once.
+    exception is being handled, or the command imports a module: libraries such as DuckDB abort
+    the process if their initialization fails. A further signal, seconds later, ends the process at
+    once.
     """
     global _received, _received_at
     if _received is None:
@@ -82,10 +83,13 @@ def _raise_in_main(number: int, frame: FrameType | None) -> None:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether a function was called by the import of a module."""
+    """Return whether the command is importing a module; `main` may itself be called by one."""
     while frame is not None:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+        module = frame.f_globals.get("__name__")
+        if module == "importlib._bootstrap":
             return True
+        if module == __package__:  # it has `main`
+            return False
         frame = frame.f_back
     return False
 

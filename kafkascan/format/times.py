@@ -110,11 +110,15 @@ def datetimes_to_milliseconds(
     numbers = np.where(is_known, numbers, 0)
     if size.numerator > 1:
         limit = (2**63 - 1) // size.numerator
-        is_too_large = (numbers < -limit) | (numbers > limit)
-        if is_too_large.any():
-            raise ValueError(f"{name} {times[is_too_large][0]} does not fit into 64 bits")
+        is_large = (numbers < -limit) | (numbers > limit)
+        large = [int(one) * size.numerator // size.denominator for one in numbers[is_large]]
+        for time, milliseconds in zip(times[is_large], large, strict=True):
+            if not -(2**63) <= milliseconds < 2**63:
+                raise ValueError(f"{name} {time} does not fit into 64 bits")
         numbers *= size.numerator
-    if size.denominator > 1:
+        numbers //= size.denominator
+        numbers[is_large] = large
+    elif size.denominator > 1:
         numbers //= size.denominator
     return np.where(is_known, numbers, missing)
 

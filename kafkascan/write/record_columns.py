@@ -277,8 +277,10 @@ def _numbers(column: Any, name: str) -> NDArray[np.int64]:
     if arrow is not None:
         if arrow.null_count:
             raise ValueError(f"{name} contains nulls")
-        column = arrow.to_numpy()
+        column = arrow.to_numpy() if len(arrow) else []
     values = np.asarray(column)
+    if values.shape == (0,):  # of any type: NumPy makes floats of an empty list
+        return np.empty(0, np.int64)
     if values.dtype.kind in "Of" and _are_integers(column):
         raise ValueError(f"{name} does not fit into 64 bits")
     if values.ndim > 1 or values.dtype.kind not in "iu":
@@ -290,7 +292,8 @@ def _numbers(column: Any, name: str) -> NDArray[np.int64]:
 
 def _are_integers(column: Any) -> bool:
     """Check the numbers of a caller; NumPy makes floats of integers above and below 2**63."""
-    return all(isinstance(one, int) for one in np.asarray(column, object).flat)
+    numbers = np.asarray(column, object)
+    return numbers.size > 0 and all(isinstance(one, int) for one in numbers.flat)
 
 
 def times_of(column: Any) -> NDArray[np.int64]:
@@ -319,6 +322,8 @@ def _times_of_objects(values: list[Any]) -> NDArray[np.int64]:
 def _arrow_times(column: Any) -> NDArray[np.int64]:
     import pyarrow as pa
 
+    if not len(column):
+        return np.empty(0, np.int64)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return _times_of_objects(column.to_pylist())
     if pa.types.is_timestamp(column.type):

@@ -170,6 +170,38 @@ def test_a_module_is_imported_before_a_signal_ends_a_command(tmp_path: Path, num
     assert (done.returncode, done.stdout) == (OF_SIGNALS[signal.Signals(number)], "imported\n")
 
 
+_IMPORTED_MAIN = """
+import sys
+_, number, folder = sys.argv
+sys.path.insert(0, folder)
+import command
+sys.exit(command.code)
+"""
+_COMMAND = """
+import os, signal, sys
+from kafkascan import cli
+from kafkascan.cli import commands
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def invoke(_):
+    os.kill(os.getpid(), int(sys.argv[1]))
+    for _ in range(1000):
+        os.getpid()
+    print("not ended")
+
+commands.invoke = invoke
+code = cli.main([])
+"""
+
+
+@pytest.mark.parametrize("number", OF_SIGNALS)
+def test_a_signal_ends_a_command_that_a_module_runs(tmp_path: Path, number: int) -> None:
+    (tmp_path / "command.py").write_text(_COMMAND)
+    done = run_warm(_IMPORTED_MAIN, int(number), tmp_path)
+    assert (done.returncode, done.stdout) == (OF_SIGNALS[signal.Signals(number)], "")
+
+
 # ---- queries ----------------------------------------------------------------------------------
 
 # The query works in libraries, which make no calls that could be counted.

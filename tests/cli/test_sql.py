@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -138,6 +139,12 @@ def test_times_that_sql_does_not_have_are_null_and_reported(tmp_path: Path) -> N
             "SELECT {'x': TIMESTAMP '10000-01-01 00:00:01'} AS a",
             {"x": "10000-01-01 00:00:01.000000"},
         ),
+        (
+            "SELECT [TIMESTAMPTZ '10000-01-01', TIMESTAMPTZ '2024-01-01 00:00:00.5'] AS a",
+            ["10000-01-01 00:00:00.000000+00:00", "2024-01-01 00:00:00.500000+00:00"],
+        ),
+        ("SELECT union_value(d := DATE '10000-01-01') AS a", "10000-01-01"),
+        ("SELECT [union_value(d := [DATE '10000-01-01'])] AS a", [["10000-01-01"]]),
     ],
 )
 def test_dates_that_python_does_not_have_are_texts(query: str, text: object, log: Path) -> None:
@@ -365,3 +372,48 @@ def test_a_topic_is_a_table_also_without_types() -> None:
     done = run("sql", "SELECT * FROM orderz", TYPED)
     assert done.returncode == 2
     assert "transactional_ids, and the names of topics" in done.stderr
+
+
+_NAMES_WITH_CASE = pytest.mark.skipif(
+    sys.platform != "linux", reason="needs names of files that differ only in case"
+)
+
+
+def make_topics(folder: Path, **counts: int) -> None:
+    for topic, count in counts.items():
+        partition = folder / f"{topic}-0"
+        partition.mkdir()
+        log = ks.build_batches(value=[b"a"] * count)
+        (partition / f"{0:020}.log").write_bytes(log)
+
+
+@_NAMES_WITH_CASE
+def test_topics_whose_names_differ_in_case(tmp_path: Path) -> None:
+    make_topics(tmp_path, orders=1, Orders=2, Other=3)
+    for query in (
+        "SELECT count(*) AS n FROM orders",
+        'SELECT (SELECT count(*) FROM orders) AS a, (SELECT count(*) FROM "Orders") AS b',
+        "DESCRIBE ORDERS",
+    ):
+        done = run("sql", query, tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "several topics have this name: Orders, orders. Select one" in done.stderr
+        assert "--topic, or query FROM records WHERE topic = 'Orders'" in done.stderr
+    (found,) = rows("sql", "SELECT count(*) AS n FROM orders", tmp_path, "--topic", "Orders")
+    assert found == {"n": 2}
+    query = "SELECT count(*) AS n FROM records WHERE topic = 'orders'"
+    assert rows("sql", query, tmp_path) == [{"n": 1}]
+    assert rows("sql", "SELECT count(*) AS n FROM OTHER", tmp_path) == [{"n": 3}]
+    shown = [one["name"] for one in rows("sql", "SHOW TABLES", tmp_path)]
+    assert sorted(shown) == sorted([*COUNTS, "Orders", "Other"])
+
+
+@_NAMES_WITH_CASE
+def test_a_topic_that_is_named_as_a_table(tmp_path: Path) -> None:
+    make_topics(tmp_path, Records=1, records=2, Batches=4)
+    query = 'SELECT (SELECT count(*) FROM records) AS a, (SELECT count(*) FROM "Records") AS b'
+    assert rows("sql", query, tmp_path) == [{"a": 7, "b": 7}]
+    assert rows("sql", 'SELECT count(*) AS n FROM "Batches"', tmp_path) == [{"n": 3}]
+    query = "SELECT count(*) AS n FROM Records WHERE topic = 'Records'"
+    assert rows("sql", query, tmp_path) == [{"n": 1}]
+    assert {one["name"] for one in rows("sql", "SHOW TABLES", tmp_path)} == COUNTS.keys()

@@ -63,8 +63,9 @@ Tables, of which a query reads only those that it names:
   groups             the committed offsets of `kafkascan groups`
   transactional_ids  those of `kafkascan txn-state`
   NAME OF A TOPIC    its records, with the types of its own keys and values
-SHOW TABLES lists them, DESCRIBE records the columns of one. Of Kafka's own topics, values have no
-types: with --value-as auto, records has none of them.
+SHOW TABLES lists them, DESCRIBE records the columns of one. Names of tables ignore case: if the
+name of a topic is that of another table but for case, read FROM records WHERE topic = 'NAME'. Of
+Kafka's own topics, values have no types: with --value-as auto, records has none of them.
 """
 
 
@@ -96,11 +97,16 @@ class _Logs(NamedTuple):
         return self.wanted.select(self.path)
 
     @property
-    def topics(self) -> set[str]:
+    def topics_by_name(self) -> dict[str, list[str]]:
+        """The topics that a query can name, by their names in SQL, which ignore case."""
         from kafkascan.logs.opened_logs import open_logs
 
-        found = {one.partition.topic for one in open_logs(self.selected)}
-        return {one for one in found if one is not None}
+        found: dict[str, list[str]] = {}
+        topics = {one.partition.topic for one in open_logs(self.selected)}
+        for topic in sorted(filter(None, topics)):
+            if (name := topic.lower()) not in _TABLES:
+                found.setdefault(name, []).append(topic)
+        return found
 
 
 def _records(logs: _Logs, topic: str | None = None) -> Any:
@@ -133,7 +139,12 @@ def _record_columns() -> list[str]:
 
 
 def _no_records(logs: _Logs) -> pa.Table:
-    """Return the columns of records; those with types have none until a query names a table."""
+    """
+    Return the columns of records.
+
+    Keys and values with types have DuckDB's type "NULL" until a query, such as DESCRIBE, names a
+    table: their types are those of the schemas that its records name.
+    """
     frame = ks.polars.scan_records(logs.selected, columns=_record_columns())
     found = frame.collect_schema().to_frame().to_arrow()
     for name in logs.typed:
@@ -165,13 +176,26 @@ _TABLES: Mapping[str, Callable[[_Logs], Any]] = {
 def _tables_of(names: Collection[str], logs: _Logs) -> dict[str, Any]:
     """Return the tables that a query names; if it names none, all of them, without rows."""
     if names:
-        found = {name: read(logs) for name, read in _TABLES.items() if name in names}
-        others = set(names) - _TABLES.keys()
-        topics = logs.topics & others if others else set()
-        return found | {name: _records(logs, name) for name in topics}
-    of_records = dict.fromkeys([*logs.topics, "records"], _no_records(logs))
+        known = {name.lower() for name in names}
+        found = {name: read(logs) for name, read in _TABLES.items() if name in known}
+        others = known - _TABLES.keys()
+        by_name = logs.topics_by_name if others else {}
+        topics = [_only_topic(by_name[name]) for name in others & by_name.keys()]
+        return found | {topic: _records(logs, topic) for topic in topics}
+    topics = [found[0] for found in logs.topics_by_name.values()]
+    of_records = dict.fromkeys([*topics, "records"], _no_records(logs))
     without_rows = {name: one.to_arrow().empty_table() for name, one in _schemas().items()}
     return of_records | {"batches": _TABLES["batches"](logs)} | without_rows
+
+
+def _only_topic(topics: list[str]) -> str:
+    """Return the topic of a name in SQL, or fail if several topics have it."""
+    if len(topics) > 1:
+        raise click.UsageError(
+            f"names of tables ignore case, and several topics have this name: {', '.join(topics)}."
+            f" Select one with --topic, or query FROM records WHERE topic = '{topics[0]}'"
+        )
+    return topics[0]
 
 
 def _schemas() -> dict[str, Schema]:

@@ -175,6 +175,19 @@ def assert_as_array(time: np.datetime64, exact: int) -> None:
         assert datetimes_to_milliseconds(times, -1).tolist() == [-1, exact]
 
 
+@pytest.mark.parametrize("number", [*_NUMBERS, -(2**63) + 2])
+@pytest.mark.parametrize(("unit", "factor"), [("7us", Fraction(7, 1000)), ("2ms", Fraction(2))])
+def test_arrays_of_units_with_a_count(unit: str, factor: Fraction, number: int) -> None:
+    times = np.array([number, 0]).view(f"datetime64[{unit}]")
+    exact = floor(number * factor)
+    if -(2**63) <= exact < 2**63:
+        assert datetimes_to_milliseconds(times, -1).tolist() == [exact, 0]
+        assert datetimes_to_milliseconds(times[0:1].reshape(()), -1).tolist() == exact
+    else:
+        with pytest.raises(ValueError, match="does not fit into 64 bits"):
+            datetimes_to_milliseconds(times, -1)
+
+
 @pytest.mark.parametrize("unit", ["Y", "M"])
 def test_calendar_units_of_numpy(unit: str) -> None:
     for text in ("1969-11", "1970-01", "2024-02", "292278993-12", "-292275053-01"):

@@ -175,6 +175,20 @@ def test_no_records_give_no_batches() -> None:
         assert list(ks.iter_built_batches(value=[], compression_type=codec)) == []
 
 
+@pytest.mark.parametrize("name", ["offset", "timestamp", "key", "headers"])
+def test_empty_columns_of_any_type(name: str) -> None:
+    empty = [[], (), np.array([], object), pa.nulls(0), pa.chunked_array([pa.nulls(0)])]
+    if name in ("offset", "timestamp"):
+        empty += [np.array([]), pa.array([], pa.float64())]
+    for column in empty:
+        assert ks.build_batches(value=[], **{name: column}) == b""
+        with pytest.raises(ValueError, match="columns differ in length"):
+            ks.build_batches(value=[b"a"], **{name: column})
+    if name in ("offset", "timestamp"):
+        with pytest.raises(TypeError, match=f"{name} must be integers, not .* of shape"):
+            ks.build_batches(value=[], **{name: [[]]})
+
+
 @pytest.mark.parametrize(
     ("columns", "symbol", "record"),
     [
