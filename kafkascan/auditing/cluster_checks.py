@@ -6,7 +6,7 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -270,9 +270,11 @@ def check_cluster(
         Data dirs that are audited, too.
     """
     checks = ClusterChecks()
-    parents = {one.folder.parent.path for one in log_dir.partitions}
-    if len(parents) != 1 or log_dir.partitions[0].path == log_dir.path:
+    # A data dir of KRaft counts as a partition itself: bootstrap.checkpoint is in it.
+    folders = [one for one in log_dir.partitions if one.path != log_dir.path]
+    if len({one.folder.parent.path for one in folders}) != 1:
         return checks
+    log_dir = replace(log_dir, partitions=folders)
     topics = {one.topic for one in log_dir.partitions if one.state is None}
     owner, metadata = DataDirOwner.of(log_dir.partitions[0].folder.parent), None
     of_owner = [] if owner is None else others.of_same_broker(owner)

@@ -167,6 +167,19 @@ def test_logs_that_are_missing(tmp_path: Path, metadata: TopicLog) -> None:
     assert [one.partition for one in cluster_alarms(tmp_path)] == [4]
 
 
+def test_a_data_dir_with_a_bootstrap_checkpoint(tmp_path: Path, metadata: TopicLog) -> None:
+    """``kafka-storage format`` writes it into the data dir itself."""
+    metadata.write()
+    write_orders(tmp_path, number=1)
+    found = cluster_alarms(tmp_path)
+    bootstrap = GOLDEN / "kafka-4.1.1" / "data" / "bootstrap.checkpoint"
+    (tmp_path / bootstrap.name).write_bytes(bootstrap.read_bytes())
+    assert cluster_alarms(tmp_path) == found
+    assert {one.symbol for one in found} == {"MISSING_LOG", "UNASSIGNED_LOG"}
+    for golden in ("kafka-3.9.1", "kafka-4.1.1"):
+        assert cluster_alarms(GOLDEN / golden / "data") == []
+
+
 def test_changes_of_the_last_minute_are_no_findings(tmp_path: Path, metadata: TopicLog) -> None:
     write_orders(tmp_path)
     metadata.write()
