@@ -69,7 +69,7 @@ test-newest test-oldest: test-%:
 # What takes too long for `make test`, and the properties with all of their examples.
 test-slow: $(VENV)/.compiled $(VENV)/.dev ## Run what takes longer: the wheel, a kill at every step, properties with all examples
 	$(PYTEST) -n $(JOBS) --ignore=tests/oracle -m slow
-	KAFKASCAN_EXAMPLES=all $(PYTEST) -n $(JOBS) tests/property
+	KAFKASCAN_EXAMPLES=all $(PYTEST) -n $(JOBS) tests/property tests/moving
 
 lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linter
 	$(BIN)/ruff check .

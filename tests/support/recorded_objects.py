@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kafkascan.io.stores.prefetching_reader import RequestCost
 
-_PATIENCE_S = 0.2
+_PATIENCE_S = 0.5
 
 
 class UsualCost(RequestCost):
@@ -25,8 +25,9 @@ class RecordedObject:
     ----------
     data : bytes
     together : int
-        Requests are answered when so many were in flight at the same time once, or after a while:
-        what a reader requests at the same time is seen on a busy machine, too.
+        Requests are answered when so many were in flight at the same time once, or when no other
+        one follows for a while: what a reader requests at the same time is seen on a busy machine,
+        too.
     fault : callable, optional
         Called with each range before it is answered; it may raise.
 
@@ -63,13 +64,19 @@ class RecordedObject:
             self._in_flight += 1
             self.most_in_flight = max(self.most_in_flight, self._in_flight)
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self.most_in_flight >= self._together, _PATIENCE_S)
+            while self.most_in_flight < self._together and self._is_followed():
+                pass
         try:
             self._fault(position, size)
             return self._data[position : position + size]
         finally:
             with self._changed:
                 self._in_flight -= 1
+
+    def _is_followed(self) -> bool:
+        """Wait for another request; return whether one came."""
+        count = len(self.ranges)
+        return self._changed.wait_for(lambda: len(self.ranges) > count, _PATIENCE_S)
 
     @property
     def requested_bytes(self) -> int:
