@@ -153,3 +153,11 @@ def test_the_largest_offset_has_no_successor(tmp_path: Path) -> None:
     )
     (row,) = rows(path=str(tmp_path), view="segments")
     assert row["last_offset"] == largest
+
+
+def test_the_index_of_a_file_whose_name_is_no_offset(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a", base_offset=2**63)
+    path.write_bytes(plain_batch(0))
+    path.with_suffix(".index").write_bytes(bytes(8))
+    (row,) = rows(path=str(tmp_path), view="segments")
+    assert [row[name] for name in KINDS] == ["UNKNOWN", "UNKNOWN"]

@@ -19,7 +19,7 @@ from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.broker_state.index_checks import IndexScreen, check_entries, parse_index_file
 from kafkascan.broker_state.indexes import IndexEntries
 from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
-from kafkascan.format.file_names import sibling_name
+from kafkascan.format.file_names import OFFSETS, sibling_name
 from kafkascan.format.findings import Severity
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
@@ -146,7 +146,9 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     names = {column.name for column in options.schema()}
     sums = bool(names & _NEED_SUMMARY)
     indexes = None
-    if names & {"index_state", "time_index_state"} and file.is_local:
+    # A name from 2**63 on is no offset, to which entries of an index could be relative.
+    has_indexes = file.is_local and file.base_offset < OFFSETS
+    if names & {"index_state", "time_index_state"} and has_indexes:
         indexes = IndexStates.read(file.path, file.base_offset)
     summary, bad_checksums, first_bad = BatchSummary(), 0, None
     # Bytes that are not in memory should be verified before later ones replace them.
