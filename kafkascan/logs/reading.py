@@ -107,8 +107,9 @@ def read_records(
         ``log-start-offset-checkpoint`` if it is higher (``DeleteRecords``). 0 reads everything
         that is on disk.
     from_offset, to_offset : int, optional
-        Only records with offsets of ``[from_offset, to_offset)`` are returned. Segments and batches
-        without such offsets are not read.
+        Only records with offsets of ``[from_offset, to_offset)`` are returned. Other batches are
+        not decoded. Of a partition, a segment is left out if its name and the next one, or its
+        index, show that it has no such offsets.
     from_time, to_time : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Only records with timestamps of ``[from_time, to_time)`` are returned. An int is
         milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC. Batches are not

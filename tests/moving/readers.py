@@ -24,10 +24,10 @@ def symbols(problems: Iterable[Problem]) -> tuple[str, ...]:
     """Return what is wrong, without the ends of appends in progress."""
     return tuple(
         sorted({
-            one.symbol
-            for one in problems
-            if one.severity is not Severity.NOTE
-            and not (one.symbol in ("TORN_TAIL", "ZERO_TAIL") and not one.rows_missing)
+            problem.symbol
+            for problem in problems
+            if problem.severity is not Severity.NOTE
+            and not (problem.symbol in ("TORN_TAIL", "ZERO_TAIL") and not problem.rows_missing)
         })
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ def segments_to_read(
         return may_hold(first, end - 1) or not ends_before(segment, end)
 
     pairs = zip_longest(segments, segments[1:])
-    return frozenset(one for one, following in pairs if is_read(one, following))
+    return frozenset(segment for segment, following in pairs if is_read(segment, following))
 
 
 def _last_indexed_position(segment: SegmentFile) -> int | None:
