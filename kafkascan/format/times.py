@@ -53,7 +53,7 @@ def to_milliseconds(time: TimeLike, name: str = "time", *, rounds_up: bool = Tru
     whole, has_rest = _split(time, name)
     milliseconds = whole + (rounds_up and has_rest)
     if not -(2**63) <= milliseconds < 2**63:
-        raise ValueError(f"{name} {time!r} does not fit into 64 bits")
+        raise ValueError(f"{name} of {milliseconds} ms does not fit into 64 bits")
     return milliseconds
 
 
@@ -112,9 +112,9 @@ def datetimes_to_milliseconds(
         limit = (2**63 - 1) // size.numerator
         is_large = (numbers < -limit) | (numbers > limit)
         large = [int(one) * size.numerator // size.denominator for one in numbers[is_large]]
-        for time, milliseconds in zip(times[is_large], large, strict=True):
+        for milliseconds in large:
             if not -(2**63) <= milliseconds < 2**63:
-                raise ValueError(f"{name} {time} does not fit into 64 bits")
+                raise ValueError(f"{name} of {milliseconds} ms does not fit into 64 bits")
         numbers *= size.numerator
         numbers //= size.denominator
         numbers[is_large] = large

@@ -426,8 +426,9 @@ def test_indexes_are_written_where_opened_files_have_other_inodes(
 
 
 def _facts(found: os.stat_result) -> dict[str, object]:
-    names = (name for name in dir(found) if name.startswith("st_"))
-    return {name: getattr(found, name) for name in names}
+    """What stands in a result besides the sequence."""
+    names = {name for name in dir(found) if name.startswith("st_")}
+    return {name: getattr(found, name) for name in names.difference(found.__match_args__)}
 
 
 def test_no_index_is_written_of_a_log_that_was_replaced_before_it_was_read(

@@ -167,7 +167,7 @@ def test_numpy_times_are_exact_or_refused(unit: str, number: int) -> None:
 
 
 def assert_as_array(time: np.datetime64, exact: int) -> None:
-    times = np.array([np.datetime64("NaT"), time], time.dtype)
+    times = np.array([np.datetime64("NaT", np.datetime_data(time)), time])
     if abs(exact) >= 2**63:
         with pytest.raises(ValueError, match=r"time .* does not fit into 64 bits"):
             datetimes_to_milliseconds(times, -1)
