@@ -341,7 +341,7 @@ def _of_log(log: Log) -> LogFingerprints:
         scan = None
         for segment in attempts_to_open(listed):
             try:
-                scan = scan_batches(segment.folder.source(segment.file_name), on_corrupt="resync")
+                scan = scan_batches(segment.listed(), on_corrupt="resync")
                 break
             except FileGoneError:
                 continue

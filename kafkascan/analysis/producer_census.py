@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,7 +24,7 @@ from kafkascan.format.errors import STATUS, CorruptBatchError, KafkaScanError
 from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
 from kafkascan.records.payloads import load_payloads
@@ -277,11 +278,15 @@ def read_producers(
     """
     require_integers(sample=sample, expiration_ms=expiration_ms)
     require_not_negative(sample=sample, expiration_ms=expiration_ms)
-    walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    counter = CensusCounter(walk, sample, expiration_ms)
-    for log_slice in walk:
-        counter.add(log_slice)
-    return counter.census()
+
+    def read(opened: Sequence[Log]) -> ProducerCensus:
+        walk = LogWalk(opened, threads, ControlInspector)
+        counter = CensusCounter(walk, sample, expiration_ms)
+        for log_slice in walk:
+            counter.add(log_slice)
+        return counter.census()
+
+    return at_one_moment(lambda: open_logs(logs, log_start_offset), read)
 
 
 class CensusCounter:
@@ -432,7 +437,10 @@ def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
         If the log is damaged, or Kafka would refuse it.
     OSError
     """
-    opened = open_logs(log)
+    return at_one_moment(lambda: open_logs(log), _entries_of)
+
+
+def _entries_of(opened: Sequence[Log]) -> NDArray[np.void]:
     if len(opened) != 1:
         raise ValueError(f"expected one log, found {len(opened)}")
     state = ProducerState(producers_before(opened[0]))

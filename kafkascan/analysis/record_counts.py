@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
@@ -126,7 +126,15 @@ def count_records(
     (``MemoryRecords.filterTo``). Markers contain which transactions were aborted.
     """
     logs = as_object_url(logs, storage_options)
-    opened = open_logs(logs, log_start_offset)
+    return at_one_moment(
+        lambda: open_logs(logs, log_start_offset),
+        lambda opened: _count(opened, deep, threads, keep_cache),
+    )
+
+
+def _count(
+    opened: Sequence[Log], deep: bool, threads: int | None, keep_cache: bool
+) -> RecordCounts:
     counts = np.zeros(len(opened), COUNTS)
     for name in ("start_offset", "end_offset", "last_stable_offset"):
         counts[name] = -1
@@ -154,7 +162,7 @@ def count_records(
                 )
                 walk.add_guess(number, "NOT_DECODED", message, Severity.WARNING)
             del counters[number]
-    return RecordCounts(opened, counts, walk.problems)
+    return RecordCounts(list(opened), counts, walk.problems)
 
 
 class _Counter:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -29,7 +30,7 @@ from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.logs.data_dir_lock import LogClocks
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
@@ -296,11 +297,15 @@ def read_transactions(
     """
     require_not_negative(timeout_ms=timeout_ms)
     given_ms = None if now_ms is None else moment_of(now_ms, "now_ms")
-    walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    collector = TransactionCollector(walk, given_ms)
-    for log_slice in walk:
-        collector.add(log_slice)
-    return collector.transactions(timeout_ms)
+
+    def read(opened: Sequence[Log]) -> Transactions:
+        walk = LogWalk(opened, threads, ControlInspector)
+        collector = TransactionCollector(walk, given_ms)
+        for log_slice in walk:
+            collector.add(log_slice)
+        return collector.transactions(timeout_ms)
+
+    return at_one_moment(lambda: open_logs(logs, log_start_offset), read)
 
 
 class TransactionCollector:

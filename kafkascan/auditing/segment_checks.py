@@ -170,6 +170,7 @@ class AuditInspector:
         self._verify = verify
         self._deep = deep
         self.reads_content = verify or deep
+        self.reads_side_files = True
 
     def open(self, source: Source) -> None:
         """Take the source of the segment."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from kafkascan.broker_state.checkpoints import parse_offset_checkpoint
 from kafkascan.format.errors import CorruptCheckpointError
-from kafkascan.io.folders import Folder
+from kafkascan.io.folders import DiskFolder, Folder
 
 
 class NamedPartition(Protocol):
@@ -68,6 +68,7 @@ class CheckpointReader:
     def __init__(self, on_ignored: Callable[[Path, Exception], object] = _warn) -> None:
         self._on_ignored = on_ignored
         self._known: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+        self._folders: dict[str, Folder] = {}
 
     def offset_of(self, partition: NamedPartition, name: str) -> int:
         """Return a partition's offset in a checkpoint of its data dir; 0 if it has none there."""
@@ -83,9 +84,19 @@ class CheckpointReader:
         for name in names:
             offsets = self._known.get((data_dir, name))
             if offsets is None:
-                offsets = self._known[data_dir, name] = self._read(partition.folder.parent, name)
+                folder = self._folders[data_dir] = partition.folder.parent
+                offsets = self._known[data_dir, name] = self._read(folder, name)
             found.append(offsets.get(log, 0))
         return found
+
+    def have_moved(self) -> bool:
+        """Return whether a checkpoint on disk has other offsets by now."""
+        now = CheckpointReader(lambda path, error: None)  # which was called for it already
+        return any(
+            now._read(folder, name) != offsets
+            for (data_dir, name), offsets in self._known.items()
+            if isinstance(folder := self._folders[data_dir], DiskFolder)
+        )
 
     def _read(self, data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
         try:

@@ -242,21 +242,33 @@ class Run:
             threads = 1
         with self.progress("bytes", sum(sizes)):
             done = map_ordered(inputs, lambda one: (self._work_on(one, work),), threads)
-            read = []
-            for number, (one, (found, report)) in enumerate(zip(inputs, done, strict=True), 1):
+            reports = []
+            for number, (found, report) in enumerate(done, 1):
                 if report is not None:
                     self.print_report(report)
-                    offsets = report.offsets or SegmentOffsets(one.segment)
-                    read.append((replace(one, segment=offsets.segment), offsets))
+                reports.append(report)
                 results += found
                 self._show_files(number, len(inputs))
-        offsets_of = iter(offsets for _, offsets in read)
-        for log in group_by_log([one for one, _ in read]) if checks_offsets else ():
+        if checks_offsets:
+            self._check_offsets(inputs, reports)
+        return results
+
+    def _check_offsets(
+        self, inputs: Sequence[SegmentInput], reports: Sequence[FindingReport | None]
+    ) -> None:
+        """Print what is wrong with the offsets of logs; there is no report of a deleted input."""
+        report_of = iter(reports)
+        for log in group_by_log(inputs):
             checks = InputChecks()
             for one in log:
-                self.print_problems(checks.add(one, next(offsets_of)))
+                report = next(report_of)
+                if report is None:
+                    checks.add_gone(one)
+                    continue
+                offsets = report.offsets or SegmentOffsets(one.segment)
+                read = replace(one, segment=offsets.segment)
+                self.print_problems(checks.add(read, offsets))
             self.print_problems(checks.finish())
-        return results
 
     def each(
         self,
@@ -313,16 +325,19 @@ class Run:
             Takes an input, its first offset to read, its source and a report.
         """
         for log in group_by_log(inputs):
-            checks = InputChecks()
+            checks, before = InputChecks(), None
             for listed in log:
                 one = listed.current()
                 if one is None:
-                    checks.skip()
+                    checks.skip(listed)
                     continue
+                if before is not None and one.is_same_file(before):
+                    continue  # it has the offsets of several segments that were listed
+                before = one
                 offsets = SegmentOffsets(one.segment)
                 report = FindingReport(self._advance, offsets)
                 try:
-                    with one.open(close=False) as source:
+                    with one.open(close=False, is_listed=True) as source:
                         for result in read(one, checks.start_of(one), source, report):
                             yield one, result
                 except READ_ERRORS as error:

@@ -300,7 +300,7 @@ class FileChangedError(KafkaScanError, OSError):
 
 class FileGoneError(KafkaScanError, FileNotFoundError):
     """
-    Retention or compaction deleted or replaced a file of a log since its folder was listed.
+    A broker deleted, replaced or cut off a file of a log since its folder was listed.
 
     Attributes
     ----------
@@ -308,7 +308,7 @@ class FileGoneError(KafkaScanError, FileNotFoundError):
     """
 
     def __init__(self, path: str) -> None:
-        reason = "the file was deleted or replaced since its folder was listed"
+        reason = "the file was deleted, replaced or cut off since its folder was listed"
         super().__init__(errno.ENOENT, reason)
         self.filename = path
         self.path = path

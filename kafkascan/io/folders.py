@@ -6,6 +6,7 @@ import errno
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -122,7 +123,7 @@ class DiskFolder:
 
     def names(self) -> list[str]:
         """Return the names of the files in it, sorted; links to folders count as files."""
-        return list(inodes_in(self.path))
+        return list(files_in(self.path).inodes)
 
     def folders(self) -> list[DiskFolder]:
         """
@@ -187,27 +188,37 @@ class PinnedFolder(DiskFolder):
     Parameters
     ----------
     folder : DiskFolder
-    inodes : dict of str to int, optional
-        The files by name; by default those that it has now.
+    pins : FilePins, optional
+        Its files; by default those that it has now.
 
     Attributes
     ----------
     newer : PinnedFolder or None
-        Its latest listing since, if `listed_again` made one.
+        Its latest listing since, if `listed_again` made one: a file was gone.
+    gone : str or None
+        Name of the first such file.
     """
 
-    def __init__(self, folder: DiskFolder, inodes: dict[str, int] | None = None) -> None:
+    def __init__(self, folder: DiskFolder, pins: FilePins | None = None) -> None:
         super().__init__(folder.path)
         self._parent = folder._parent
-        self._pins = FilePins(_settled_inodes(self.path) if inodes is None else inodes)
+        self._pins = _settled_files(self.path) if pins is None else pins
         self.newer: PinnedFolder | None = None
+        self.gone: str | None = None
 
-    def listed_again(self) -> PinnedFolder:
-        """Return the folder with the files that are in it now; without any if it is missing."""
-        try:
-            self.newer = PinnedFolder(self)
-        except FileNotFoundError:
-            self.newer = PinnedFolder(self, {})
+    def listed_again(self, gone: str) -> PinnedFolder:
+        """
+        Return the folder, of which a file is gone, as it is now; without files if it is gone.
+
+        A broker that moves a log between disks renames the folder, and then the copy.
+        """
+        self.gone, self.newer = self.gone or gone, None
+        for seconds in _SWAP_WAITS_S:
+            with suppress(FileNotFoundError):
+                self.newer = PinnedFolder(self)
+                return self.newer
+            time.sleep(seconds)
+        self.newer = PinnedFolder(self, FilePins({}))
         return self.newer
 
     @cached_property
@@ -223,6 +234,15 @@ class PinnedFolder(DiskFolder):
     def source(self, name: str) -> SourceLike:
         """Return the file that had a name."""
         return self._file(name)
+
+    def listed_source(self, name: str) -> PinnedFile:
+        """Return the segment that had a name, to read it without what was appended to it since."""
+        return PinnedFile(self._prefix + name, name, self._pins, is_listed=True)
+
+    def listed_size(self, name: str) -> int:
+        """Return the size that a segment had; raise FileGoneError if it is gone, or was cut off."""
+        size_now = self.listed_source(name).status().st_size
+        return self._pins.sizes.get(name, size_now)
 
     def _file(self, name: str) -> PinnedFile:
         return PinnedFile(self._prefix + name, name, self._pins)
@@ -250,7 +270,29 @@ class PinnedFolder(DiskFolder):
             found = os.stat(path) if name in pins.opened else os.lstat(path)
         except OSError:
             return False
-        return not pins.are_stable or found.st_ino == pins.inodes.get(name)
+        return pins.is_file(name, found.st_ino)
+
+    def has_same(self, name: str, other: PinnedFolder) -> bool:
+        """Return whether another listing has the same file with a name, or neither has one."""
+        return self._pins.inodes.get(name) == other._pins.inodes.get(name)
+
+    def begin_answer(self) -> None:
+        """Forget what was read of it for an earlier answer."""
+        self._pins.read.clear()
+        self._pins.has_cut = False
+
+    def has_all_read(self, other: PinnedFolder) -> bool:
+        """Return whether another listing has all segments that were read of this one."""
+        pins, sizes = self._pins, other._pins.sizes
+        return not pins.has_cut and all(
+            self.has_same(name, other) and pins.has_size(name, sizes.get(name, -1))
+            for name in pins.read
+        )
+
+    @property
+    def has_cut(self) -> bool:
+        """Whether a segment was cut off while it was read."""
+        return self._pins.has_cut
 
 
 # Renames of a broker that replaces segments take less, also of many.
@@ -258,31 +300,38 @@ _SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
 _SWAPPED_LOG = ".log" + SWAP_SUFFIX
 
 
-def _settled_inodes(path: Path) -> dict[str, int]:
+def _settled_files(path: Path) -> FilePins:
     """
-    Return the inodes of the files in a folder by their names, sorted.
+    Return the files in a folder, by their names, sorted.
 
     A broker that replaces segments first renames the new ones to ``.swap``, then the old ones to
     ``.deleted``, then removes ``.swap``. Meanwhile, the offsets of both seem to be missing.
     """
     for seconds in _SWAP_WAITS_S:
-        found = inodes_in(path)
+        found = files_in(path)
         if not any(
-            name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in found
-            for name in found
+            name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in found.inodes
+            for name in found.inodes
         ):
             return found
         time.sleep(seconds)
-    return inodes_in(path)  # a broker was killed meanwhile, and completes it when it starts
+    return files_in(path)  # a broker was killed meanwhile, and completes it when it starts
 
 
-def inodes_in(path: Path) -> dict[str, int]:
-    """Return the inodes of the files in a folder by their names, sorted."""
+def files_in(path: Path) -> FilePins:
+    """Return the files in a folder, by their names, sorted."""
+    inodes, sizes = [], {}
     with os.scandir(path) as entries:
-        found = [
-            (one.name, one.inode()) for one in entries if not one.is_dir(follow_symlinks=False)
-        ]
-    return dict(sorted(found))
+        for one in entries:
+            if one.is_dir(follow_symlinks=False):
+                continue
+            inodes.append((one.name, one.inode()))
+            if one.name.endswith(".log"):
+                try:
+                    sizes[one.name] = one.stat().st_size
+                except OSError:  # gone, or a link that leads nowhere
+                    continue
+    return FilePins(dict(sorted(inodes)), sizes)
 
 
 def pinned_folder(folder: Folder) -> Folder:

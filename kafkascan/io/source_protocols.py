@@ -8,12 +8,13 @@ import stat
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from kafkascan.format.errors import FileGoneError
-from kafkascan.format.file_names import DELETED_SUFFIX
+from kafkascan.format.file_names import DELETED_SUFFIX, OFFSETS, live_base_offset
 
 
 @runtime_checkable
@@ -71,16 +72,48 @@ class FilePins:
     ----------
     inodes : dict of str to int
         By name.
+    sizes : dict of str to int
+        Of segments, by name.
     opened : set of str
         Names of the files that were opened.
+    read : set of str
+        Names of the segments of which an answer has batches.
+    has_cut : bool
+        Whether a file was cut off while it was read.
     are_stable : bool
         Whether a file has the same inode each time, which some network file systems do not keep:
         then names alone identify files.
     """
 
     inodes: dict[str, int]
+    sizes: dict[str, int] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
+    read: set[str] = field(default_factory=set)
+    has_cut: bool = False
     are_stable: bool = True
+
+    def is_file(self, name: str, inode: int) -> bool:
+        """Return whether an inode is that of the file with a name."""
+        return not self.are_stable or inode == self.inodes.get(name)
+
+    def has_size(self, name: str, size: int) -> bool:
+        """Return whether a file has the size that it had, or a broker has appended to it."""
+        listed = self.sizes.get(name, size)
+        return size == listed or (size > listed and name == self._growing)
+
+    def adopt(self, name: str, status: os.stat_result) -> None:
+        """Take an opened file for the one that had a name."""
+        self.inodes[name] = status.st_ino
+        if name in self.sizes:
+            self.sizes[name] = status.st_size
+        self.opened.add(name)
+
+    @cached_property
+    def _growing(self) -> str | None:
+        """Name of the segment that a broker appends to; it changes the size of no other one."""
+        found = ((live_base_offset(name), name) for name in self.sizes)
+        live = [(base, name) for base, name in found if base is not None and base < OFFSETS]
+        return max(live)[1] if live else None
 
 
 _ADOPTION = threading.Lock()
@@ -92,18 +125,21 @@ class PinnedFile:
     A file of a folder as it was when the folder was listed; a path of it.
 
     A broker renames a file to ``.deleted`` some time before it removes it, and the cleaner gives
-    its name to another one.
+    its name to another one. A follower of a new leader cuts off the end of a log.
 
     Attributes
     ----------
     path, name : str
     pins : FilePins
         Of the folder.
+    is_listed : bool
+        Whether only the bytes are read that it had when the folder was listed.
     """
 
     path: str
     name: str
     pins: FilePins = field(repr=False, compare=False)
+    is_listed: bool = False
 
     def __fspath__(self) -> str:
         return self.path
@@ -118,7 +154,7 @@ class PinnedFile:
         Raises
         ------
         FileGoneError
-            If it was deleted or replaced since the folder was listed.
+            If it was deleted, replaced or cut off since the folder was listed.
         OSError
         """
         descriptor = self._open_listed()
@@ -133,10 +169,13 @@ class PinnedFile:
         for path in (self.path, self.path + DELETED_SUFFIX):
             with suppress(FileNotFoundError):
                 descriptor = os.open(path, OPEN_FLAGS)
-                inode = os.fstat(descriptor).st_ino
-                if not self.pins.are_stable or inode == self.pins.inodes.get(self.name):
-                    self.pins.opened.add(self.name)
-                    return descriptor
+                status = os.fstat(descriptor)
+                if self.pins.is_file(self.name, status.st_ino):
+                    if not self.is_listed or self.pins.has_size(self.name, status.st_size):
+                        self.pins.opened.add(self.name)
+                        return descriptor
+                    os.close(descriptor)
+                    raise FileGoneError(self.path)
                 os.close(descriptor)
         return None
 
@@ -145,10 +184,9 @@ class PinnedFile:
         if self.name not in self.pins.opened:
             with suppress(FileNotFoundError):
                 descriptor = os.open(self.path, OPEN_FLAGS)
-                inode = os.fstat(descriptor).st_ino
-                self.pins.are_stable = inode == os.stat(self.path).st_ino
-                self.pins.inodes[self.name] = inode
-                self.pins.opened.add(self.name)
+                status = os.fstat(descriptor)
+                self.pins.are_stable = status.st_ino == os.stat(self.path).st_ino
+                self.pins.adopt(self.name, status)
                 return descriptor
         if os.path.islink(self.path) and not os.path.exists(self.path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)

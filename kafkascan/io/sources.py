@@ -22,6 +22,7 @@ from kafkascan.format.errors import STATUS, SourceInUseError, SourceReadError
 from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
+    FilePins,
     FileRange,
     PinnedFile,
     ReadsAt,
@@ -114,6 +115,7 @@ class Source:
             raise ValueError("max_size must not be negative")
         self._descriptor: int | None = None
         self._reader: ReadsAt | None = None
+        self._pins: FilePins | None = None  # of the folder that has the file
         self._view: memoryview | None = None
         self._map: mmap.mmap | None = None
         self._closed = False
@@ -151,7 +153,13 @@ class Source:
         read_below: int,
         max_size: int | None,
     ) -> None:
-        descriptor = file.open() if isinstance(file, PinnedFile) else os.open(file, OPEN_FLAGS)
+        if isinstance(file, PinnedFile):
+            descriptor, self._pins = file.open(), file.pins
+            if file.is_listed:
+                file.pins.read.add(file.name)
+                max_size = file.pins.sizes.get(file.name) if max_size is None else max_size
+        else:
+            descriptor = os.open(file, OPEN_FLAGS)
         try:
             self.size = max(0, regular_size(descriptor, os.fspath(file)) - self.file_start)
             if max_size is not None:
@@ -196,6 +204,7 @@ class Source:
 
     def _truncated_at_open(self) -> SourceReadError:
         reason = f"the file was truncated from {self.size} bytes while it was opened"
+        self._note_cut()
         return SourceReadError(self.path, self.size, reason)
 
     def _view_of(self, mapped: mmap.mmap) -> memoryview:
@@ -394,12 +403,17 @@ class Source:
         elif self._descriptor is None:
             reason = "the memory could not be read"
         elif size_now < self.size:
+            self._note_cut()
             reason = (
                 f"the file was truncated from {self.size} to {size_now} bytes while it was read"
             )
         else:
             reason = "the file could not be read; is the disk failing?"
         return SourceReadError(self.path, position, reason)
+
+    def _note_cut(self) -> None:
+        if self._pins is not None:
+            self._pins.has_cut = True
 
     def _size_now(self) -> int:
         if self._descriptor is None:

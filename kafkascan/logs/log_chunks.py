@@ -21,7 +21,7 @@ from kafkascan.format.layout import BATCH_DTYPE, MIN_BATCH_SIZE, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
-from kafkascan.io.sources import Source, borrowed_source
+from kafkascan.io.sources import READ_AT_ONCE, Source, borrowed_source
 from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
 from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.segment import SegmentFile, position_after
@@ -133,6 +133,10 @@ class SegmentInspector(Protocol[_Checks_co, _EndChecks_co]):
     @property
     def reads_content(self) -> bool:
         """Whether it reads the batches of each table, not only some of them."""
+
+    @property
+    def reads_side_files(self) -> bool:
+        """Whether it reads side files, which may have more by now than the segment as listed."""
 
     def open(self, source: Source) -> None:
         """Take the source of the segment; it is open until `end`."""
@@ -292,7 +296,8 @@ def _read_segment(
     for segment in attempts_to_open(listed, by_name=position is None):
         try:
             inspector = open_inspector(segment)
-            borrowed = segment.borrow()
+            place = segment.as_source() if inspector.reads_side_files else segment.listed()
+            borrowed = borrowed_source(place, read_below=READ_AT_ONCE)
             break
         except FileGoneError:
             continue

@@ -254,7 +254,7 @@ def attempts_to_open(segment: SegmentFile, *, by_name: bool = False) -> Iterator
         end means that they were deleted.
     """
     yield segment
-    for folder in _newer_listings(segment.folder):
+    for folder in _newer_listings(segment):
         found = _segment_among(folder, segment)
         if found is None or (by_name and found.file_name != segment.file_name):
             return
@@ -269,18 +269,20 @@ def read_again_if_gone(read: Callable[[], Result]) -> Result:
     return read()
 
 
-def _newer_listings(listed: Folder) -> Iterator[PinnedFolder]:
+def _newer_listings(segment: SegmentFile) -> Iterator[PinnedFolder]:
     """
-    Yield newer listings of a folder: the last one that was made for another segment, then new ones.
+    Yield newer listings of a segment's folder: the last one that was made, then new ones.
 
     Retention may delete thousands of segments of a log: one listing serves all that are gone in it.
     """
+    listed = segment.folder
     if not isinstance(listed, PinnedFolder):
         return
-    if listed.newer is not None and listed.newer.live_logs:
-        yield listed.newer
+    newer = listed.newer
+    if newer is not None and (newer.live_logs or not newer.path.exists()):
+        yield newer
     for _ in range(_LISTINGS):
-        yield listed.listed_again()
+        yield listed.listed_again(segment.file_name)
 
 
 def _segment_among(folder: PinnedFolder, listed: SegmentFile) -> SegmentFile | None:

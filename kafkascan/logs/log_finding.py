@@ -109,7 +109,10 @@ def find_log_dir(path: Place, /) -> LogDir | None:
         return None if listed is None else _tree_of(listed)
     if place.is_dir():
         return _tree_of(DiskFolder(place))
-    return _open_archive(place) if parse_segment_name(place.name) is None else None
+    archive = _open_archive(place) if parse_segment_name(place.name) is None else None
+    if archive is None and place.is_dir():  # a broker has moved it here meanwhile
+        return _tree_of(DiskFolder(place))
+    return archive
 
 
 def find_partition(path: Place, /) -> PartitionDir | None:

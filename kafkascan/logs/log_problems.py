@@ -34,7 +34,14 @@ from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.folders import PinnedFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir, live_segment
-from kafkascan.logs.opened_logs import Log, OffsetCursor, OpenedLogs, SegmentOverlap
+from kafkascan.logs.opened_logs import (
+    Log,
+    LogChange,
+    OffsetCursor,
+    OpenedLogs,
+    SegmentOverlap,
+    change_of,
+)
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.tables.table import Problem, Problems, problem_of
 
@@ -43,6 +50,9 @@ CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 
 OFFSET_OVERLAP = "OFFSET_OVERLAP"
 """Symbol of the problem that offsets go back."""
+
+CHANGED_WHILE_READ = "CHANGED_WHILE_READ"
+"""Symbol of the problem that an answer has parts of a log as it was at two moments."""
 
 FUTURE_LOG = "FUTURE_LOG"
 """Symbol of the note that a data dir has a copy of a log which a broker is moving there."""
@@ -440,6 +450,17 @@ def _are_cleaned(batches: BatchTable) -> bool:
 
 # ---- logs ------------------------------------------------------------------------------------
 
+_CHANGES = {
+    LogChange.START: "a broker deleted or replaced segments while the log was read: the answer has"
+    " offsets of before and of after",
+    LogChange.END: "the end of the log was cut off while it was read: the answer may have offsets"
+    " that the log has no more",
+    LogChange.DELETED: "the topic was deleted, or the log moved away, while it was read: the answer"
+    " lacks what was not read yet",
+    LogChange.WHOLE: "another folder took the place of the log's while it was read, as of a topic"
+    " that was made again: the answer may have parts of both",
+}
+
 
 class _Gap(NamedTuple):
     """Offsets that are missing in a segment, or between it and the one before."""
@@ -511,7 +532,8 @@ class LogChecks:
         self.expected = None
 
     def finish(self) -> None:
-        """Add the gaps, if nothing says that the log was compacted."""
+        """Add that the log changed, and the gaps, if nothing says that it was compacted."""
+        self._add_change()
         if self._is_compacted or not self._gaps or self.problems.is_cleaned(self.log.partition):
             return
         for one in self._gaps:
@@ -526,6 +548,18 @@ class LogChecks:
                 one.position,
                 Severity.WARNING,
             )
+
+    def _add_change(self) -> None:
+        change, log = change_of(self.log), self.log
+        if change is not None:
+            folder = log.segments[0].folder
+            gone = folder.gone if isinstance(folder, PinnedFolder) else None
+            is_note = change in (LogChange.START, LogChange.DELETED)
+            severity = Severity.NOTE if is_note else Severity.WARNING
+            self.problems.add_guess(
+                log.partition, CHANGED_WHILE_READ, _CHANGES[change],
+                folder.path / gone if gone else folder.path, severity=severity,
+            )  # fmt: skip
 
     def _add_offsets(self, one: SegmentOffsets) -> None:
         segment, named = one.segment, one.segment.base_offset

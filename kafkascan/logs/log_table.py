@@ -47,7 +47,8 @@ class LogBatches(AnyTable):
 
     Iterating yields `LogChunk`s, in the order of partitions, segments and positions, whatever
     the number of threads. pyarrow, Polars and DuckDB accept the object directly, through Arrow's
-    stream capsule. Every iteration and every export reads the segments again.
+    stream capsule. Every iteration and every export reads the segments again, as far as they
+    reached when the directory was listed.
 
     Attributes
     ----------
@@ -110,6 +111,8 @@ class LogBatches(AnyTable):
     def _chunks(
         self, problems: LogProblems, threads: int, rows: int | None = None
     ) -> Iterator[LogChunk]:
+        for log in self._logs:
+            log.begin_answer()
         return read_chunks(
             self._logs,
             self.segments,

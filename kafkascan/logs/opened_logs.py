@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import bisect
+import enum
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from kafkascan.batches.walks import require_log
-from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
+from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT, PARTITION_METADATA
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.arguments import require_not_negative
-from kafkascan.format.errors import detached
+from kafkascan.format.errors import KafkaScanError, detached
 from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
-from kafkascan.io.folders import DiskFolder, SingleFileFolder, pinned_folder
+from kafkascan.io.folders import DiskFolder, PinnedFolder, SingleFileFolder, pinned_folder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
 from kafkascan.logs.segment import SegmentFile, position_after, segment_file
+
+Result = TypeVar("Result")
 
 LogsLike: TypeAlias = LogDir | PartitionDir | SourceLike
 """A `LogDir`, a `PartitionDir`, the path or URL of a data directory, a partition directory or a tar
@@ -61,6 +64,12 @@ class Log:
         one = self.partition
         return str(one.path) if one.topic is None else f"{one.topic}-{one.partition}"
 
+    def begin_answer(self) -> None:
+        """Begin another answer about the log; see `change_of`."""
+        folder = self.segments[0].folder if self.segments else None
+        if isinstance(folder, PinnedFolder):
+            folder.begin_answer()
+
     @property
     def has_deleted_offsets(self) -> bool:
         """Whether the log starts after the first offset on disk."""
@@ -71,6 +80,90 @@ class Log:
         """The segments that may contain the start offset or later ones."""
         bases = [segment.base_offset or 0 for segment in self.segments]
         return self.segments[max(0, bisect.bisect_right(bases, self.start_offset) - 1) :]
+
+
+class LogChange(enum.Enum):
+    """What happened to a log between two reads of it."""
+
+    START = enum.auto()
+    """Retention, ``DeleteRecords`` or the cleaner took segments away, or replaced them."""
+
+    END = enum.auto()
+    """The end was cut off, as a follower of a new leader does."""
+
+    DELETED = enum.auto()
+    """Its topic was deleted."""
+
+    WHOLE = enum.auto()
+    """Another folder is in its place: of a topic that was made again, or of another disk."""
+
+
+def change_of(log: Log) -> LogChange | None:
+    """
+    Return what happened to a log since it was listed, if the reader noticed.
+
+    None also if all segments that were listed could be read, or all that were read are those of a
+    newer listing: then the answer is that of a listing.
+    """
+    folder = log.segments[0].folder if log.segments else None
+    if not isinstance(folder, PinnedFolder):
+        return None
+    newer = folder.newer
+    if newer is not None and not newer.live_logs:
+        return LogChange.DELETED
+    if folder.has_all_read(folder if newer is None else newer):
+        return None if newer is None or not _has_new_start(log, newer) else LogChange.START
+    if newer is not None and not folder.has_same(PARTITION_METADATA, newer):
+        return LogChange.WHOLE
+    if newer is None or folder.has_cut or newer.live_logs[-1] < folder.live_logs[-1]:
+        return LogChange.END
+    return LogChange.START
+
+
+def _has_new_start(log: Log, newer: PinnedFolder) -> bool:
+    """Return whether ``DeleteRecords`` has deleted a part of the first segment of a new listing."""
+    checkpoints = CheckpointReader(lambda path, error: None)
+    known = max(log.start_offset, newer.live_logs[0][0])
+    return checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT) > known
+
+
+# Retention and the cleaner work every few minutes.
+_ATTEMPTS = 5
+
+
+def at_one_moment(
+    take: Callable[[], Sequence[Log]], read: Callable[[Sequence[Log]], Result]
+) -> Result:
+    """
+    Read a log, and once more if it changed meanwhile: an answer is true of one moment.
+
+    A broker always changes one of many logs: of these, that an answer has parts of two moments is
+    a problem of it (`CHANGED_WHILE_READ`), as it is if a log changes each time.
+
+    Parameters
+    ----------
+    take : callable
+        Lists the logs.
+    read : callable
+        Returns the answer about them.
+    """
+    for _ in range(_ATTEMPTS):
+        logs = take()
+        try:
+            found = read(logs)
+        except (OSError, KafkaScanError):
+            if not any(map(_was_listed_again, logs)):
+                raise
+        else:
+            if len(logs) > 1 or not any(map(_was_listed_again, logs)):
+                return found
+    return read(take())
+
+
+def _was_listed_again(log: Log) -> bool:
+    """Return whether a file of a log was gone when it was to be read."""
+    folder = log.segments[0].folder if log.segments else None
+    return isinstance(folder, PinnedFolder) and (folder.newer is not None or folder.has_cut)
 
 
 class OpenedLogs(list[Log]):
@@ -163,16 +256,21 @@ def live_logs(
 
     Those whose folders cannot be listed are returned, too: see `Log.error`.
     """
-    checkpoints, found = CheckpointReader(), OpenedLogs()
-    for log in list_logs(log_dir, SegmentKinds.LOG):
-        if log.partition.is_moving and not (moving or log_dir.is_partition):
-            found.moving.append(log.partition)
-            continue
-        start, first = log_start_offset, log.segments[:1]
-        if start is None and first:
-            start = checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT)
-        base_offset = (first[0].base_offset or 0) if first else 0
-        found.append(replace(log, start_offset=max(start or 0, base_offset)))
+    for _ in range(_ATTEMPTS):
+        checkpoints, found = CheckpointReader(), OpenedLogs()
+        for one in log_dir.partitions[:1] if log_start_offset is None else ():
+            checkpoints.offset_of(one, LOG_START_CHECKPOINT)  # before and after the listing
+        for log in list_logs(log_dir, SegmentKinds.LOG):
+            if log.partition.is_moving and not (moving or log_dir.is_partition):
+                found.moving.append(log.partition)
+                continue
+            start, first = log_start_offset, log.segments[:1]
+            if start is None and first:
+                start = checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT)
+            base_offset = (first[0].base_offset or 0) if first else 0
+            found.append(replace(log, start_offset=max(start or 0, base_offset)))
+        if not checkpoints.have_moved():
+            break
     return found
 
 
@@ -182,24 +280,29 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
     for one in log_dir.partitions:
         if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
             continue
-        try:
-            folder = pinned_folder(one.folder)
-            names = folder.names()
-            segments = segments_among(folder, names, kinds)
-            log = Log(one, segments, rewrite_marks=rewrite_marks(names), names=names)
-        except OSError as error:
-            if _is_dropped(one, error) and not log_dir.is_partition:
-                continue
-            log = Log(one, [], error=detached(error))
-        if log.segments or log.error is not None:
+        log = _listed(one, kinds)
+        if log is not None and (log.error is None or log_dir.is_partition or not _is_dropped(log)):
             found.append(log)
     return found
 
 
-def _is_dropped(partition: PartitionDir, error: OSError) -> bool:
+def _listed(partition: PartitionDir, kinds: SegmentKinds) -> Log | None:
+    """Return the log in a folder, with the segments of some kinds; None if there are none."""
+    try:
+        folder = pinned_folder(partition.folder)
+        names = folder.names()
+        segments = segments_among(folder, names, kinds)
+    except OSError as error:
+        return Log(partition, [], error=detached(error))
+    marks = rewrite_marks(names)
+    return Log(partition, segments, rewrite_marks=marks, names=names) if segments else None
+
+
+def _is_dropped(log: Log) -> bool:
     """Return whether a broker has deleted or renamed a folder since its data dir was listed."""
-    is_missing = isinstance(error, FileNotFoundError) and isinstance(partition.folder, DiskFolder)
-    return is_missing and not os.path.lexists(partition.folder.path)
+    folder = log.partition.folder
+    is_missing = isinstance(log.error, FileNotFoundError) and isinstance(folder, DiskFolder)
+    return is_missing and not os.path.lexists(folder.path)
 
 
 def rewrite_marks(names: Iterable[str]) -> list[str]:

@@ -24,12 +24,12 @@ from kafkascan.format.errors import (
     detached,
     record_error,
 )
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import READ_AT_ONCE, Source, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_dir import LogLike, PartitionDir, attempts_to_open
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import Log, OffsetCursor, open_logs
+from kafkascan.logs.opened_logs import Log, OffsetCursor, at_one_moment, open_logs
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
 
@@ -194,7 +194,10 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     if isinstance(log, (str, os.PathLike, ObjectUrl)):
         log = find_partition(log) or log
     is_alone = not isinstance(log, PartitionDir)
-    return committed_view_of(open_logs(log)[0], is_alone=is_alone, on_corrupt=on_corrupt)
+    return at_one_moment(
+        lambda: open_logs(log),
+        lambda logs: committed_view_of(logs[0], is_alone=is_alone, on_corrupt=on_corrupt),
+    )
 
 
 def committed_view_of(
@@ -220,7 +223,7 @@ def committed_view_of(
         for segment in attempts_to_open(listed):
             offsets = SegmentOffsets(segment, cursor.position)
             try:
-                with segment.borrow() as owner:
+                with borrowed_source(segment.listed(), read_below=READ_AT_ONCE) as owner:
                     headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
                     for table in headers:
                         rows = offsets.unread(table)

@@ -20,7 +20,7 @@ from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log, open_partition
+from kafkascan.logs.opened_logs import Log, at_one_moment, open_partition
 from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reading import (
@@ -175,32 +175,41 @@ def read_records(
     record, plus the decompressed bytes of compressed batches.
     """
     source = as_object_url(source, storage_options)
-    found, problems = _log_or_source(source, batches, log_start_offset), LogProblems()
-    visible, found = visible_batches(
-        found, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+
+    def read(found: Log | SourceLike) -> RecordTable:
+        problems = LogProblems()
+        visible, found = visible_batches(
+            found, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+        )
+        options = ReadOptions(
+            columns=columns,
+            control=control,
+            verify=verify,
+            threads=threads,
+            max_decompressed_size=max_decompressed_size,
+            on_corrupt=on_corrupt,
+            visible=visible,
+        )
+        typed = _decoding_of(found, key, value, require_threads(threads))
+        options = _with_what_is_decoded(options, typed)
+        limits = _limits(from_offset, to_offset, from_time, to_time)
+        options = _within(limits, options)
+        if isinstance(found, Log):
+            table = read_log(found, options, problems, _segments_within(limits, found))
+        else:
+            require_not_negative(log_start_offset=log_start_offset)
+            options = collecting(options, problems)
+            table = read_from(found, batches, log_start_offset or 0, options)
+        if typed is not None:
+            table = _decoded(table, typed, problems)
+        return table.with_problems(problems.found)
+
+    place = _partition_or_source(source, batches)
+    if not isinstance(place, PartitionDir):
+        return read(place)
+    return at_one_moment(
+        lambda: [open_partition(place, log_start_offset)], lambda logs: read(logs[0])
     )
-    options = ReadOptions(
-        columns=columns,
-        control=control,
-        verify=verify,
-        threads=threads,
-        max_decompressed_size=max_decompressed_size,
-        on_corrupt=on_corrupt,
-        visible=visible,
-    )
-    typed = _decoding_of(found, key, value, require_threads(threads))
-    options = _with_what_is_decoded(options, typed)
-    limits = _limits(from_offset, to_offset, from_time, to_time)
-    options = _within(limits, options)
-    if isinstance(found, Log):
-        table = read_log(found, options, problems, _segments_within(limits, found))
-    else:
-        require_not_negative(log_start_offset=log_start_offset)
-        options = collecting(options, problems)
-        table = read_from(found, batches, log_start_offset or 0, options)
-    if typed is not None:
-        table = _decoded(table, typed, problems)
-    return table.with_problems(problems.found)
 
 
 def iter_records(
@@ -261,9 +270,13 @@ def iter_records(
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
     source = as_object_url(source, storage_options)
-    found, problems = _log_or_source(source, batches, log_start_offset), LogProblems()
+    place, problems = _partition_or_source(source, batches), LogProblems()
     visible, found = visible_batches(
-        found, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+        open_partition(place, log_start_offset) if isinstance(place, PartitionDir) else place,
+        isolation,
+        transactions,
+        on_corrupt=on_corrupt,
+        problems=problems,
     )
     options = ReadOptions(
         columns=columns,
@@ -335,18 +348,12 @@ def decoded_tables(
 # ---- logs, and the log start offset ------------------------------------------------------------
 
 
-def _log_or_source(
-    source: LogLike, batches: BatchTable | None, log_start_offset: int | None
-) -> Log | SourceLike:
-    """Return the log of a partition, listed now for all that is read of it; a source as it is."""
-    found = source if isinstance(source, PartitionDir) else None
+def _partition_or_source(source: LogLike, batches: BatchTable | None) -> PartitionDir | SourceLike:
+    """Return the partition that a source is, or names; other sources as they are."""
     if isinstance(source, (str, os.PathLike, ObjectUrl)):
-        found = find_partition(source)
-    if found is not None and batches is not None:
-        raise ValueError(f"{found.path}: give the segment to which the batches belong")
-    if found is not None:
-        return open_partition(found, log_start_offset)
-    assert not isinstance(source, PartitionDir)
+        source = find_partition(source) or source
+    if isinstance(source, PartitionDir) and batches is not None:
+        raise ValueError(f"{source.path}: give the segment to which the batches belong")
     return source
 
 

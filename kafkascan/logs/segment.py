@@ -103,6 +103,25 @@ class SegmentFile:
         """Return the open source, or the input for a new `Source`."""
         return self.folder.source(self.file_name) if self.opened is None else self.opened
 
+    def listed_size(self) -> int:
+        """
+        Return the size of the file when its folder was listed.
+
+        Raises
+        ------
+        FileGoneError
+            If it was deleted, replaced or cut off since.
+        """
+        if isinstance(self.folder, PinnedFolder):
+            return self.folder.listed_size(self.file_name)
+        return self.size
+
+    def listed(self) -> SourceLike:
+        """Return `as_source`, without what was appended to the file since its folder was listed."""
+        if self.opened is None and isinstance(self.folder, PinnedFolder):
+            return self.folder.listed_source(self.file_name)
+        return self.as_source()
+
     def open(
         self, *, memory_map: bool = True, read_below: int = 0, max_size: int | None = None
     ) -> Source:

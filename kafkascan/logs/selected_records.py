@@ -55,6 +55,7 @@ class RecordSelection:
         isolation : str
             See `read_records`.
         """
+        self.log.begin_answer()
         problems = LogProblems([self.log])
         read = segments_to_read(self.log.segments, self.condition, self._place())
         if self.log.error is not None:

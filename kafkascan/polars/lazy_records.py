@@ -20,7 +20,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.io.worker_threads import ThreadPool, current_team
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_problems import notes_of_moving
+from kafkascan.logs.log_problems import CHANGED_WHILE_READ, notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
     MIRRORED,
@@ -509,8 +509,14 @@ def _frame(table: RecordTable, log: Log) -> pl.DataFrame:
 
 def _warn_of_guesses(problems: Problems) -> None:
     """Warn of what the frame has no place for; of missing rows, a conversion warns."""
-    alarms = [one for one in problems if one.severity is not Severity.NOTE]
-    if alarms and not any(one.rows_missing for one in alarms):
+    alarms = [
+        one
+        for one in problems
+        if one.severity is not Severity.NOTE or one.symbol == CHANGED_WHILE_READ
+    ]
+    alarms.sort(key=lambda one: one.symbol != CHANGED_WHILE_READ)  # it is about all rows
+    is_known = any(one.rows_missing for one in alarms)
+    if alarms and (not is_known or alarms[0].symbol == CHANGED_WHILE_READ):
         warnings.warn(f"records: {alarms[0]}", IncompleteTableWarning, stacklevel=2)
 
 

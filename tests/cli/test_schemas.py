@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkascan.io import folders
+from kafkascan.io.source_protocols import FilePins
 from tests.support.command_line import rows, run
 from tests.support.paths import GOLDEN
 from tests.support.schema_topics import AVRO, AVRO_2, PROTO
@@ -121,14 +122,14 @@ def test_usage_where_a_partition_cannot_be_listed(
     for name in ("orders-0", "_schemas-0"):
         shutil.copytree(DATA / name, tmp_path / name)
     (tmp_path / "secret-0").mkdir()
-    inodes_in = folders.inodes_in
+    files_in = folders.files_in
 
-    def refuse(path: Path) -> dict[str, int]:
+    def refuse(path: Path) -> FilePins:
         if path.name == "secret-0":
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return inodes_in(path)
+        return files_in(path)
 
-    monkeypatch.setattr(folders, "inodes_in", refuse)
+    monkeypatch.setattr(folders, "files_in", refuse)
     done = run("schemas", "usage", tmp_path, "--format", "jsonl")
     assert done.returncode == 3
     assert f"{tmp_path / 'secret-0'}: Permission denied [UNREADABLE]" in done.stderr

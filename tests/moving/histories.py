@@ -12,7 +12,7 @@ import itertools
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,8 +117,11 @@ class MovingPartition:
         yield
         swap = cleaned.rename(old[0].with_suffix(".log.swap"))
         yield
-        yield from self._drop(old)
+        renamed = yield from self._rename(old)
         swap.rename(old[0])
+        yield
+        for file in renamed:
+            file.unlink()
         yield
         self._checkpoint(CLEANER_CHECKPOINT, int(self._segments()[-1].stem))
         yield
@@ -201,6 +204,14 @@ class MovingPartition:
 
     def _drop(self, segments: list[Path]) -> Steps:
         """Rename segments, and delete them later."""
+        renamed = yield from self._rename(segments)
+        for file in renamed:
+            file.unlink()
+        if renamed:
+            yield
+
+    def _rename(self, segments: list[Path]) -> Generator[None, None, list[Path]]:
+        """Rename the files of segments, and return them."""
         renamed = []
         for path in segments:
             for kind in _KINDS:
@@ -208,10 +219,7 @@ class MovingPartition:
                 if file.exists():
                     renamed.append(file.rename(file.with_name(f"{file.name}.deleted")))
                     yield
-        for file in renamed:
-            file.unlink()
-        if renamed:
-            yield
+        return renamed
 
     def _kept(self, path: Path) -> bytes:
         """Return the batches of a segment that the cleaner keeps."""

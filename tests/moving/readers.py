@@ -26,7 +26,7 @@ def symbols(problems: Iterable[Problem]) -> tuple[str, ...]:
         sorted({
             problem.symbol
             for problem in problems
-            if problem.severity is not Severity.NOTE
+            if (problem.severity is not Severity.NOTE or problem.symbol in CHANGED)
             and not (problem.symbol in ("TORN_TAIL", "ZERO_TAIL") and not problem.rows_missing)
         })
     )  # fmt: skip
@@ -72,10 +72,11 @@ def _followed(path: Path) -> Answer:
 
 
 def _frame(path: Path, **options: Any) -> Answer:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ks.tables.IncompleteTableWarning)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ks.tables.IncompleteTableWarning)
         frame = ks.polars.scan_records(path, on_corrupt="stop", **options).collect()
-    return (tuple(frame.select("offset", "key").rows()),)
+    found = {str(one.message).rpartition("[")[2].rstrip("]") for one in caught}
+    return tuple(frame.select("offset", "key").rows()), sorted(found - {"TORN_TAIL", "ZERO_TAIL"})
 
 
 def _spark(view: str, *names: str) -> Callable[[Path], Answer]:
@@ -89,12 +90,15 @@ def _spark(view: str, *names: str) -> Callable[[Path], Answer]:
 def _printed(*arguments: object) -> Callable[[Path], Answer]:
     def answer(path: Path) -> Answer:
         done = run(*(path if one == "LOG" else one for one in arguments), "--format", "jsonl")
-        rows = [json.loads(line) for line in done.stdout.splitlines()]
-        lines = done.stderr.splitlines()
+        printed = done.stdout.replace(str(path.parent), "DATA").splitlines()
+        rows = tuple(tuple(map(repr, json.loads(line).values())) for line in printed)
+        if arguments[0] == "records":  # which has the offset first
+            rows = tuple((int(offset), *rest) for offset, *rest in rows)
+        lines = done.stderr.replace(str(path.parent), "DATA").splitlines()
         found = [line for line in lines if line.endswith("]") and not line.endswith("_TAIL]")]
         # An append in progress is a note, if the log goes on to grow.
         code = 0 if len(found) < len(lines) and done.returncode == 1 else done.returncode
-        return (f"{rows}, {sorted(found)}, {code}".replace(str(path.parent), "DATA"),)
+        return rows, sorted(found), code
 
     return answer
 

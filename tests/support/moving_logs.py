@@ -10,6 +10,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io import folders
+from kafkascan.io.source_protocols import FilePins
 
 SEGMENTS = 3
 """How many segments, from the first one on, retention deletes, or the cleaner merges."""
@@ -92,12 +93,12 @@ class MovingLog:
     change: Change
     after: int
     listings: int = 0
-    _list: Callable[[Path], dict[str, int]] = field(default=folders._settled_inodes)
+    _list: Callable[[Path], FilePins] = field(default=folders._settled_files)
 
     def start(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Hook the listings of folders."""
 
-        def list_folder(path: Path) -> dict[str, int]:
+        def list_folder(path: Path) -> FilePins:
             found = self._list(path)
             if path == self.folder:
                 self.listings += 1
@@ -105,4 +106,4 @@ class MovingLog:
                     self.change(self.folder)
             return found
 
-        monkeypatch.setattr(folders, "_settled_inodes", list_folder)
+        monkeypatch.setattr(folders, "_settled_files", list_folder)

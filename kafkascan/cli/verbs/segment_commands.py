@@ -103,7 +103,7 @@ def info(
         from kafkascan.cli.run import scan
 
         summary = ks.batches.BatchSummary()
-        with one.open() as source:
+        with one.open(is_listed=True) as source:
             headers = scan(source)
             for table in report.tables(source, headers):
                 summary.add(table)
@@ -147,7 +147,7 @@ def _roll_up(
         from kafkascan.cli.run import scan
 
         rollup = BatchRollup([name for name in by if name in ROLLUP_KEYS])
-        with one.open() as source:
+        with one.open(is_listed=True) as source:
             headers = scan(source)
             for table in report.tables(source, headers):
                 rollup.add(table)
@@ -174,7 +174,7 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
         from kafkascan.cli.run import scan_to_read
 
         counts = {"batches": 0, "bad_checksums": 0}
-        with one.open() as source:
+        with one.open(is_listed=True) as source:
             headers = scan_to_read(source)
             for table in report.tables(source, headers):
                 are_valid = ks.verify_crcs(source, table, threads=1)

@@ -167,12 +167,17 @@ class SegmentInput:
             return self
         for one in self.attempts_to_open(by_name=not self.is_served):
             with suppress(FileGoneError):
-                size = one.segment.size
+                size = one.segment.listed_size()
                 return one if one is self else replace(one, size=size)
         return None
 
+    def is_same_file(self, other: SegmentInput) -> bool:
+        """Return whether another input is the same file of the same listing."""
+        one, folder = self.segment, other.segment.folder
+        return one.folder is folder and one.file_name == other.segment.file_name
+
     @contextmanager
-    def open(self, *, close: bool = True) -> Iterator[Source]:
+    def open(self, *, close: bool = True, is_listed: bool = False) -> Iterator[Source]:
         """
         Open the file; after a read without an error, drop it from the page cache if it is to be.
 
@@ -180,8 +185,11 @@ class SegmentInput:
         ----------
         close : bool, default True
             False leaves the source open: results may be views into it.
+        is_listed : bool, default False
+            Whether to leave out what was appended since its folder was listed.
         """
-        source = self.segment.open(memory_map=self.memory_map)
+        place = self.segment.listed() if is_listed else self.segment.as_source()
+        source = Source(place, memory_map=self.memory_map)
         try:
             everything = self.drop_cache is True
             drop = None if self.drop_cache is False else DropBehind(source, everything=everything)
@@ -334,17 +342,24 @@ class InputChecks:
         if not one.is_served:  # files that are given one by one may be any selection
             self._problems.add_offsets(str(one.path), offsets)
         else:
-            if self._checks is None:  # `rewrite_problems` has the marks of rewrites
-                self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)
             if one.start_position:
                 offsets.first = None
-            self._checks.add_offsets(offsets)
+            self._checks_of(one).add_offsets(offsets)
         return self._problems.take()
 
-    def skip(self) -> None:
-        """Leave out an input that was deleted."""
-        if self._checks is not None:
-            self._checks.skip()
+    def add_gone(self, one: SegmentInput) -> None:
+        """Add the next input, whose offsets were deleted."""
+        self._checks_of(one)
+
+    def skip(self, one: SegmentInput) -> None:
+        """Leave out the next input, and do not compare its offsets with those around it."""
+        self._checks_of(one).skip()
+
+    def _checks_of(self, one: SegmentInput) -> LogChecks:
+        if self._checks is None:  # `rewrite_problems` has the marks of rewrites
+            log = replace(one.log, start_offset=one.start_offset, rewrite_marks=[])
+            self._checks = LogChecks(log, self._problems)
+        return self._checks
 
     def finish(self) -> Problems:
         """Return the problems that are known after the last input."""

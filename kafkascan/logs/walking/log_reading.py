@@ -168,10 +168,11 @@ def read_log(
     for segment, start_offset in segments:
         try:
             if is_alone:
-                tables.append(read_from(segment, None, start_offset, segments.options))
+                tables.append(read_from(segment.listed(), None, start_offset, segments.options))
                 continue
             # A join has no place for maps: the loops that read its items guard one map only.
-            with segment.open(memory_map=False, read_below=READ_AT_ONCE) as source:
+            place = segment.listed()
+            with Source(place, memory_map=False, read_below=READ_AT_ONCE) as source:
                 tables.append(read_from(source, None, start_offset, segments.options))
         except (OSError, KafkaScanError) as error:
             segments.skip(segment, error)
@@ -204,7 +205,7 @@ def iter_log(
     segments = _SegmentsInTurn(log, options, problems, is_wanted)
     for segment, start_offset in segments:
         try:
-            yield from iter_from(segment, None, start_offset, segments.options)
+            yield from iter_from(segment.listed(), None, start_offset, segments.options)
         except (OSError, KafkaScanError) as error:
             segments.skip(segment, error)
     yield from last_table(problems, options)

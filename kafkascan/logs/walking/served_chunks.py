@@ -92,6 +92,7 @@ class Screener:
     """Screens the batches of a segment; a `SegmentInspector`."""
 
     reads_content = False
+    reads_side_files = False
 
     def __init__(self, segment: SegmentFile) -> None:
         pass

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -19,7 +20,7 @@ from kafkascan.cli.verbs import segment_commands
 from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.io import folders, source_protocols
 from kafkascan.io.folders import DiskFolder, PinnedFolder
-from kafkascan.io.source_protocols import PinnedFile
+from kafkascan.io.source_protocols import FilePins, PinnedFile
 from kafkascan.logs.log_chunks import inspect_chunks
 from kafkascan.logs.opened_logs import open_logs
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
@@ -256,7 +257,8 @@ def test_a_swap_that_is_seen_half_way_is_waited_for(
     log, *_ = sorted(folder.glob("*.log"))
     swap = log.with_suffix(".log.swap")
     log.rename(swap)
-    monkeypatch.setattr(folders.time, "sleep", lambda _: swap.exists() and swap.rename(log))
+    sleep = SimpleNamespace(sleep=lambda _: swap.exists() and swap.rename(log))
+    monkeypatch.setattr(folders, "time", sleep)
     assert _offsets(ks.read_records(folder)) == _offsets(ks.read_records(original))
 
 
@@ -405,7 +407,7 @@ def test_one_listing_serves_all_segments_that_are_gone(
             log.start(patches)
             read(log.folder)
         at_rest = log.listings if after == 0 else at_rest
-        assert log.listings <= at_rest + 1
+        assert log.listings <= 2 * at_rest + 1  # a whole answer is begun again
         if after == at_rest:
             break
     assert after == at_rest
@@ -421,16 +423,16 @@ def test_a_segment_that_is_gone_in_a_newer_listing_too(
     """Retention deletes the first segment after each listing."""
     expected = read(original)
     folder = copied(original, tmp_path, 0)
-    list_folder = folders._settled_inodes
+    list_folder = folders._settled_files
 
-    def list_and_delete(path: Path) -> dict[str, int]:
+    def list_and_delete(path: Path) -> FilePins:
         found = list_folder(path)
         logs = sorted(path.glob("*.log"))
         if path == folder and len(logs) > 1:
             logs[0].unlink()
         return found
 
-    monkeypatch.setattr(folders, "_settled_inodes", list_and_delete)
+    monkeypatch.setattr(folders, "_settled_files", list_and_delete)
     offsets = read(folder)
     assert 0 < len(offsets) < len(expected)
     assert offsets == expected[-len(offsets) :] or read is READERS["count_records"]
@@ -556,6 +558,7 @@ class _FailsOnce:
     """An inspector that cannot read the second table of the first segment."""
 
     reads_content = True
+    reads_side_files = False
 
     def __init__(self, segment: SegmentFile, tables: Iterator[int]) -> None:
         self._path, self._tables = segment.path, tables

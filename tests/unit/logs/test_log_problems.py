@@ -11,6 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io import folders
+from kafkascan.io.source_protocols import FilePins
 from kafkascan.tables.table import Problem, Problems
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
@@ -244,14 +245,14 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Refuse to list a folder, also to root."""
 
     def refuse(folder: Path) -> None:
-        list_folder = folders.inodes_in
+        list_folder = folders.files_in
 
-        def refused(path: Path) -> dict[str, int]:
+        def refused(path: Path) -> FilePins:
             if path == folder:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
             return list_folder(path)
 
-        monkeypatch.setattr(folders, "inodes_in", refused)
+        monkeypatch.setattr(folders, "files_in", refused)
 
     return refuse
 
