@@ -90,11 +90,12 @@ def _spark(view: str, *names: str) -> Callable[[Path], Answer]:
 def _printed(*arguments: object) -> Callable[[Path], Answer]:
     def answer(path: Path) -> Answer:
         done = run(*(path if one == "LOG" else one for one in arguments), "--format", "jsonl")
-        printed = done.stdout.replace(str(path.parent), "DATA").splitlines()
-        rows = tuple(tuple(map(repr, json.loads(line).values())) for line in printed)
+        printed = [json.loads(line).values() for line in done.stdout.splitlines()]
+        data_dir = str(path.parent)
+        rows = tuple(tuple(repr(one).replace(data_dir, "DATA") for one in row) for row in printed)
         if arguments[0] == "records":  # which has the offset first
             rows = tuple((int(offset), *rest) for offset, *rest in rows)
-        lines = done.stderr.replace(str(path.parent), "DATA").splitlines()
+        lines = done.stderr.replace(data_dir, "DATA").splitlines()
         found = [line for line in lines if line.endswith("]") and not line.endswith("_TAIL]")]
         # An append in progress is a note, if the log goes on to grow.
         code = 0 if len(found) < len(lines) and done.returncode == 1 else done.returncode
