@@ -19,6 +19,7 @@ from kafkascan.batches.summary import is_uncounted
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
+from kafkascan.io.sources import borrowed_source
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
 from kafkascan.logs.read_committed import CommittedView
@@ -242,7 +243,7 @@ class _Counter:
         bases = [one.name.base_offset or 0 for one in self._log.segments]
         first = max(0, bisect.bisect_right(bases, stable) - 1)
         for segment in self._log.segments[first:]:
-            with segment.borrow() as source:
+            with borrowed_source(segment.listed()) as source:
                 for table in iter_batches(source, on_corrupt="stop"):
                     is_beyond = (table["base_offset"] >= stable) & ~is_control(table)
                     total += records_in(table, is_beyond & view.mask(table))

@@ -290,6 +290,11 @@ class PinnedFolder(DiskFolder):
         )
 
     @property
+    def is_stale(self) -> bool:
+        """Whether a file was gone, or was cut off while it was read."""
+        return self._pins.has_gone or self._pins.has_cut
+
+    @property
     def has_cut(self) -> bool:
         """Whether a segment was cut off while it was read."""
         return self._pins.has_cut

@@ -80,6 +80,8 @@ class FilePins:
         Names of the segments of which an answer has batches.
     has_cut : bool
         Whether a file was cut off while it was read.
+    has_gone : bool
+        Whether a file was gone when it was to be opened.
     are_stable : bool
         Whether a file has the same inode each time, which some network file systems do not keep:
         then names alone identify files.
@@ -90,6 +92,7 @@ class FilePins:
     opened: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     has_cut: bool = False
+    has_gone: bool = False
     are_stable: bool = True
 
     def is_file(self, name: str, inode: int) -> bool:
@@ -167,16 +170,19 @@ class PinnedFile:
     def _open_listed(self) -> int | None:
         """Return a descriptor of the file that was listed, or of the one that was opened."""
         for path in (self.path, self.path + DELETED_SUFFIX):
-            with suppress(FileNotFoundError):
+            try:
                 descriptor = os.open(path, OPEN_FLAGS)
-                status = os.fstat(descriptor)
-                if self.pins.is_file(self.name, status.st_ino):
-                    if not self.is_listed or self.pins.has_size(self.name, status.st_size):
-                        self.pins.opened.add(self.name)
-                        return descriptor
-                    os.close(descriptor)
-                    raise FileGoneError(self.path)
+            except FileNotFoundError:
+                continue
+            status = os.fstat(descriptor)
+            if not self.pins.is_file(self.name, status.st_ino):
                 os.close(descriptor)
+                continue
+            if self.is_listed and not self.pins.has_size(self.name, status.st_size):
+                os.close(descriptor)
+                raise self._gone()
+            self.pins.opened.add(self.name)
+            return descriptor
         return None
 
     def _open_named(self) -> int:
@@ -190,7 +196,11 @@ class PinnedFile:
                 return descriptor
         if os.path.islink(self.path) and not os.path.exists(self.path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.path)
-        raise FileGoneError(self.path)
+        raise self._gone()
+
+    def _gone(self) -> FileGoneError:
+        self.pins.has_gone = True
+        return FileGoneError(self.path)
 
     def status(self) -> os.stat_result:
         """

@@ -152,18 +152,18 @@ def at_one_moment(
         try:
             found = read(logs)
         except (OSError, KafkaScanError):
-            if not any(map(_was_listed_again, logs)):
+            if not any(map(_is_stale, logs)):
                 raise
         else:
-            if len(logs) > 1 or not any(map(_was_listed_again, logs)):
+            if len(logs) > 1 or not any(map(_is_stale, logs)):
                 return found
     return read(take())
 
 
-def _was_listed_again(log: Log) -> bool:
+def _is_stale(log: Log) -> bool:
     """Return whether a file of a log was gone when it was to be read."""
     folder = log.segments[0].folder if log.segments else None
-    return isinstance(folder, PinnedFolder) and (folder.newer is not None or folder.has_cut)
+    return isinstance(folder, PinnedFolder) and folder.is_stale
 
 
 class OpenedLogs(list[Log]):

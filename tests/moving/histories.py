@@ -129,8 +129,7 @@ class MovingPartition:
     def truncate(self) -> Steps:
         """Remove the last offsets, as a follower of a new leader does, and get other ones."""
         path = self.dice.choice(self._segments()[-2:])
-        for later in [one for one in self._segments() if one.name > path.name]:
-            yield from self._drop([later])
+        later = yield from self._rename([one for one in self._segments() if one.name > path.name])
         batches = ks.scan_batches(path.read_bytes()).batches
         row = self.dice.randrange(len(batches) + 1)
         size = path.stat().st_size
@@ -147,6 +146,9 @@ class MovingPartition:
             if first < self.end_offset
         }
         os.truncate(path, position)
+        yield
+        for file in later:
+            file.unlink()
         yield
 
     def move_between_disks(self) -> Steps:

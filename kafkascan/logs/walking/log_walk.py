@@ -22,6 +22,7 @@ from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.format.findings import Severity
+from kafkascan.io.sources import borrowed_source
 from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
     EndChecks,
@@ -193,7 +194,7 @@ def _join_control(tables: Sequence[tuple[int, ScreenedTable]]) -> ControlRows:
 def _count_from(segment: SegmentFile, batch: BatchTable, offset: int) -> int:
     """Return the number of records of a batch from an offset on."""
     options = ReadOptions(columns=("offset",), control="include")
-    with segment.borrow() as source:
+    with borrowed_source(segment.listed()) as source:
         tables = iter_decoded(source, batch, options)
         return sum(int((table["offset"] >= offset).sum()) for table in tables)
 

@@ -168,7 +168,7 @@ def test_attempts_are_bounded(
 ) -> None:
     """Of many logs, a broker always changes one."""
     attempts = list[int]()
-    monkeypatch.setattr(opened_logs, "_was_listed_again", lambda _: True)
+    monkeypatch.setattr(opened_logs, "_is_stale", lambda _: True)
 
     def read(opened: Sequence[opened_logs.Log]) -> int:
         attempts.append(len(opened))
