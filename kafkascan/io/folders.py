@@ -212,14 +212,17 @@ class PinnedFolder(DiskFolder):
 
         A broker that moves a log between disks renames the folder, and then the copy.
         """
-        self.gone, self.newer = self.gone or gone, None
+        self.gone = self.gone or gone
+        newer = self._listed_now()
+        self.newer = newer  # at once: another thread may read it
+        return newer
+
+    def _listed_now(self) -> PinnedFolder:
         for seconds in _SWAP_WAITS_S:
             with suppress(FileNotFoundError):
-                self.newer = PinnedFolder(self)
-                return self.newer
+                return PinnedFolder(self)
             time.sleep(seconds)
-        self.newer = PinnedFolder(self, FilePins({}))
-        return self.newer
+        return PinnedFolder(self, FilePins({}))
 
     @cached_property
     def live_logs(self) -> list[tuple[int, str]]:
@@ -279,7 +282,7 @@ class PinnedFolder(DiskFolder):
     def begin_answer(self) -> None:
         """Forget what was read of it for an earlier answer."""
         self._pins.read.clear()
-        self._pins.has_cut = False
+        self._pins.has_cut = self._pins.has_gone = False
 
     def has_all_read(self, other: PinnedFolder) -> bool:
         """Return whether another listing has all segments that were read of this one."""
