@@ -52,6 +52,7 @@ from kafkascan.records.typed_items import (
 from kafkascan.tables.table import (
     LATEST_MS,
     IncompleteTableWarning,
+    Problem,
     Problems,
     warn_of_late_times,
     within_microseconds,
@@ -328,7 +329,7 @@ def scan_records(
     ]
     for note in itertools.chain.from_iterable(map(notes_of_moving, of_places)):
         if topics is None or note.topic in topics:
-            warnings.warn(f"records: {note}", IncompleteTableWarning, stacklevel=2)
+            warnings.warn(_warning_of(note), stacklevel=2)
     is_typed = key is not None or value is not None
     opened = _of_topics(list(itertools.chain.from_iterable(of_places)), topics, is_typed=is_typed)
     given = require_decoders(key=key, value=value)
@@ -517,7 +518,12 @@ def _warn_of_guesses(problems: Problems) -> None:
     alarms.sort(key=lambda one: one.symbol != CHANGED_WHILE_READ)  # it is about all rows
     is_known = any(one.rows_missing for one in alarms)
     if alarms and (not is_known or alarms[0].symbol == CHANGED_WHILE_READ):
-        warnings.warn(f"records: {alarms[0]}", IncompleteTableWarning, stacklevel=2)
+        warnings.warn(_warning_of(alarms[0]), stacklevel=2)
+
+
+def _warning_of(problem: Problem) -> IncompleteTableWarning:
+    is_note = problem.severity is Severity.NOTE and not problem.rows_missing
+    return IncompleteTableWarning(f"records: {problem}", is_note)
 
 
 def _first_rows(frames: Iterator[pl.DataFrame], count: int | None) -> Iterator[pl.DataFrame]:

@@ -51,7 +51,19 @@ class IncompleteTableWarning(UserWarning):
     Rows or values are missing in a table, or a guess, and a conversion has no `problems`.
 
     ``warnings.filterwarnings("error", category=IncompleteTableWarning)`` makes it an error.
+
+    Attributes
+    ----------
+    is_note : bool
+        Whether it is of a problem that is a note, such as a copy of a log that is not read.
     """
+
+    def __init__(self, message: str, is_note: bool = False) -> None:
+        super().__init__(message, is_note)
+        self.is_note = is_note
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class AnyTable(ABC):

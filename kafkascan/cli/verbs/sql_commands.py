@@ -349,8 +349,9 @@ def _reported_warnings(report: FindingReport) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", IncompleteTableWarning)
         yield
-    for message in dict.fromkeys(str(one.message) for one in caught):
-        report.add(message.replace(", see .problems", ""))
+    found = [one.message for one in caught if isinstance(one.message, IncompleteTableWarning)]
+    for message, warning in {str(one): one for one in found}.items():
+        report.add(message.replace(", see .problems", ""), is_note=warning.is_note)
 
 
 def _with_text_intervals(relation: Any) -> Any:

@@ -55,6 +55,12 @@ def _make_topic_again(folder: Path) -> None:
 
 
 NOTED = {"retention": retention_ends, "cleaner": cleaner_ends, "deleted": _delete_topic}
+COMMANDS = (
+    ["records"],
+    ["batches"],
+    ["verify"],
+    ["sql", 'SELECT topic, partition, "offset" FROM records'],
+)
 WARNED = {"cut": _cut_first, "made again": _make_topic_again}
 
 
@@ -112,7 +118,7 @@ def test_what_was_yielded_is_of_another_moment_than_the_rest(
 
 
 @pytest.mark.parametrize("change", [*NOTED.values(), *WARNED.values()], ids=[*NOTED, *WARNED])
-@pytest.mark.parametrize("command", [["records"], ["batches"], ["verify"]], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
 def test_exit_codes(
     folder: Path,
     before_open: Callable[[int, Callable[[], None]], None],
@@ -120,7 +126,7 @@ def test_exit_codes(
     command: list[str],
 ) -> None:
     # Those that print rows of each file look at it first.
-    before_open(1 if command == ["verify"] else 2, lambda: change(folder))
+    before_open(2 if command[0] in ("records", "batches") else 1, lambda: change(folder))
     done = command_line.run(*command, folder, "--format", "jsonl")
     lines = [line for line in done.stderr.splitlines() if f"[{CHANGED}]" in line]
     assert len(lines) == 1, done.stderr

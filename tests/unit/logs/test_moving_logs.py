@@ -55,6 +55,12 @@ def test_commands(disk: Path, verb: str) -> None:
     assert done.stderr.count("FUTURE_LOG") == 1
 
 
+def test_queries(disk: Path) -> None:
+    done = run("sql", "SELECT DISTINCT partition FROM records", disk, "--format", "jsonl")
+    assert (done.returncode, done.stdout) == (0, '{"partition": 1}\n')
+    assert done.stderr.count("FUTURE_LOG") == 1
+
+
 def test_a_copy_is_read_by_its_own_path(disk: Path) -> None:
     copy = ks.count_records(disk / f"orders-0.{_UUID}-future")
     assert copy.counts["records"].tolist() == ks.count_records(disk).counts["records"].tolist()
