@@ -5,17 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.format.file_names import OFFSETS, SWAP_SUFFIX, live_base_offset
 from kafkascan.io.source_protocols import OPEN_FLAGS, FilePins, PinnedFile, regular_size
 from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import is_url
+
+Files = TypeVar("Files")
 
 # Room for five million index entries, or a million producers: far more than brokers keep.
 _LARGEST_SIDE_FILE = 1 << 26
@@ -308,22 +310,37 @@ _SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
 _SWAPPED_LOG = ".log" + SWAP_SUFFIX
 
 
-def _settled_files(path: Path) -> FilePins:
+def settled(
+    list_files: Callable[[], Files], by_name: Callable[[Files], Mapping[str, object]]
+) -> Files:
     """
-    Return the files in a folder, by their names, sorted.
+    Return the files in a folder when no broker is replacing segments there.
 
-    A broker that replaces segments first renames the new ones to ``.swap``, then the old ones to
-    ``.deleted``, then removes ``.swap``. Meanwhile, the offsets of both seem to be missing.
+    A broker first renames the new ones to ``.swap``, then the old ones to ``.deleted``, then
+    removes ``.swap``. Meanwhile, the offsets of both seem to be missing.
+
+    Parameters
+    ----------
+    list_files : callable
+        Lists the folder.
+    by_name : callable
+        Returns a mapping whose keys are the names in such a listing.
     """
     for seconds in _SWAP_WAITS_S:
-        found = files_in(path)
+        found = list_files()
+        names = by_name(found)
         if not any(
-            name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in found.inodes
-            for name in found.inodes
+            name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in names
+            for name in names
         ):
             return found
         time.sleep(seconds)
-    return files_in(path)  # a broker was killed meanwhile, and completes it when it starts
+    return list_files()  # a broker was killed meanwhile, and completes it when it starts
+
+
+def _settled_files(path: Path) -> FilePins:
+    """Return the files in a folder, by their names, sorted; see `settled`."""
+    return settled(lambda: files_in(path), lambda found: found.inodes)
 
 
 def files_in(path: Path) -> FilePins:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
@@ -41,6 +41,7 @@ from kafkascan.logs.opened_logs import (
     OpenedLogs,
     SegmentOverlap,
     change_of,
+    rewrite_marks,
 )
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.tables.table import Problem, Problems, problem_of
@@ -90,6 +91,17 @@ def notes_of_moving(logs: Sequence[Log]) -> Problems:
         )
         for one in moving
     )
+
+
+def rewrite_problems(partition: PartitionDir, names: Iterable[str]) -> Iterator[Problem]:
+    """Yield a problem for each mark, among names of files, of a rewrite that did not end."""
+    topic, number = partition.topic, partition.partition
+    for name in rewrite_marks(names):
+        path = str(partition.folder.path / name)
+        yield Problem(
+            "INTERRUPTED_REWRITE", INTERRUPTED_REWRITE, path, Severity.WARNING,
+            None, topic, number, rows_missing=False,
+        )  # fmt: skip
 
 
 class LogProblems:
@@ -153,9 +165,8 @@ class LogProblems:
 
     def add_rewrite(self, log: Log) -> None:
         """Add the marks of rewrites in place that did not end."""
-        for name in log.rewrite_marks:
-            path = log.partition.folder.path / name
-            self.add_guess(log.partition, "INTERRUPTED_REWRITE", INTERRUPTED_REWRITE, path)
+        for problem in rewrite_problems(log.partition, log.rewrite_marks):
+            self.add(problem)
 
     def add_guess(
         self,
@@ -527,6 +538,20 @@ class LogChecks:
         self.problems.add_error(self.log.partition, segment.path, error)
         self.expected = None
 
+    def add_following(self, base_offset: int, position: int) -> None:
+        """Add the base offset of a segment that is not read; the last one ends at `position`."""
+        if self.last is not None:
+            self._note_gap(self.last, self.expected, base_offset, position)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether offsets are missing, and no batch so far shows that the log was compacted."""
+        return bool(self._gaps) and not self._is_compacted
+
+    def forgive_gaps(self) -> None:
+        """Note that the log was compacted, which leaves gaps."""
+        self._is_compacted = True
+
     def skip(self) -> None:
         """Leave a segment out, because nothing of it is asked for."""
         self.expected = None
@@ -593,8 +618,9 @@ class LogChecks:
     def _note_gap(
         self, segment: SegmentFile, expected: int | None, found: int, position: int
     ) -> None:
-        if expected is not None and found > max(expected, self.log.start_offset):
-            self._gaps.append(_Gap(segment, _missing(expected, found), position, self.last))
+        first = max(expected or 0, self.log.start_offset)
+        if expected is not None and found > first:
+            self._gaps.append(_Gap(segment, _missing(first, found), position, self.last))
 
     def _add_tail(self, offsets: SegmentOffsets, tail: SegmentTail) -> bool:
         """Add how a segment ends; return whether it is whole."""

@@ -21,11 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.broker_state.markers import read_control_rows
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.tables.table import AnyTable
 from tests.support.command_line import run
 from tests.support.examples import seeds
@@ -134,6 +138,29 @@ def _salvaged(path: Path) -> tuple[object, bool]:
     return rows, len(found.problems) > 0
 
 
+def _numbered_times(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
+    """Return rows with numbers as times: `datetime` does not have all times of damaged headers."""
+    columns = [
+        one.cast("int64") if pyarrow.types.is_timestamp(one.type) else one for one in batch.columns
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
+
+
+def _of_spark(view: str, path: Path) -> tuple[object, bool]:
+    """Return the rows of Spark's tasks; those without errors are rows of the log."""
+    error = "_corrupt_record" if view == "records" else "error"
+    options = Options.parse({"path": str(path), "view": view, "mode": "PERMISSIVE"})
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ks.tables.IncompleteTableWarning)
+        tasks = plan_read(options)
+    batches = [batch for task in tasks for batch in scan_task(task, options)]
+    rows = [row for batch in batches for row in _numbered_times(batch)]
+    for row in rows:
+        row.pop("modified", None), row.pop("path", None)
+    is_warned = any(row.get(error) is not None or row.get("trailing_bytes") for row in rows)
+    return rows, len(warned) > 0 or is_warned
+
+
 FUNCTIONS: dict[str, Callable[[Path, Path], tuple[object, bool]]] = {
     "count_records": lambda path, _: _rows(ks.count_records(path)),
     "count_records deep": lambda path, _: _rows(ks.count_records(path, deep=True)),
@@ -156,6 +183,9 @@ FUNCTIONS: dict[str, Callable[[Path, Path], tuple[object, bool]]] = {
     "restamp_log": lambda path, _: _rewritten(ks.restamp_log, path, offset_shift=1000),
     "scrub_log": lambda path, _: _rewritten(ks.scrub_log, path, keep=_all_of),
     "recover": lambda path, _: _recovered(path),
+    "spark records": lambda path, _: _of_spark("records", path),
+    "spark batches": lambda path, _: _of_spark("batches", path),
+    "spark segments": lambda path, _: _of_spark("segments", path),
     "salvage to a copy": lambda path, _: _salvaged(path),
 }  # fmt: skip
 ONE_LOG = {
@@ -166,7 +196,7 @@ ONE_LOG = {
 VERIFYING = {
     "read_records", "read_records on", "read_committed", "iter_records", "polars", "verify",
     "audit", "convert_log", "restamp_log", "scrub_log", "recover", "salvage",
-    "salvage to a copy",
+    "salvage to a copy", "spark records",
 }  # fmt: skip
 """Functions and commands that verify checksums; the others read headers."""
 READING_MARKERS = {
@@ -174,13 +204,17 @@ READING_MARKERS = {
     "count", "count --deep", "txns", "producers",
 }  # fmt: skip
 """Those that read the records of markers besides the headers."""
-SHOWING_EPOCHS = {"scan_log_dir", "read_fingerprints", "batches", "audit"}
+SHOWING_EPOCHS = {
+    "scan_log_dir", "read_fingerprints", "batches", "audit", "spark batches", "spark segments",
+}  # fmt: skip
 """Those whose answers contain leader epochs, or notes about them, which change no exit code."""
 NOTING_ZEROS = {
     "advise", "count", "count --deep", "txns", "producers", "polars", "audit", "salvage",
-    "salvage to a copy",
+    "salvage to a copy", "spark records", "spark batches", "spark segments",
 }  # fmt: skip
 """Those for which zeros after the last batch are nothing, or a note that changes no exit code."""
+ROWS_OF_SPARK = {"spark records", "spark batches"}
+"""Those that leave out the torn tail of a log: the view ``segments`` and ``verify`` show it."""
 COPYING_BATCHES = {"salvage", "salvage to a copy"}
 """Those for which a file of zeros is one that a broker has just created."""
 
@@ -354,6 +388,8 @@ def _unseen(intact: Segments, damage: Damage) -> Iterator[tuple[str, Callable[[s
         elif not end[whole:].strip(b"\0"):
             noting = NOTING_ZEROS if whole else COPYING_BATCHES
             yield "a broker preallocates files: zeros follow the last batch", noting.__contains__
+        elif end[whole:]:
+            yield "a broker may be writing a torn tail", ROWS_OF_SPARK.__contains__
     differing = [
         (base, at)
         for base, data in now.items()

@@ -151,8 +151,12 @@ def test_a_log_start_offset(folder: Path) -> None:
     for start in (50, 120, 250, 310):
         table = ks.read_records(folder, log_start_offset=start, on_corrupt="stop")
         expected = table["offset"].tolist()
-        found, _ = read(folder, logStartOffset=start)
-        assert [row["offset"] for row in found] == expected
+        found, _ = read(folder, logStartOffset=start, mode="PERMISSIVE")
+        damage = [row["_corrupt_record"] for row in found if row["_corrupt_record"] is not None]
+        assert [row["offset"] for row in found if row["_corrupt_record"] is None] == expected
+        gaps = [one for one in table.problems if one.symbol == "OFFSET_GAP"]
+        assert len(damage) == len(gaps)
+        assert all("OFFSET_GAP" in one for one in damage)
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])

@@ -29,7 +29,7 @@ from tests.spark.logs import (
 from tests.support.segments import Rig
 
 # No damage, or damage that causes two errors.
-NOT_ONE_ERROR = {"none", "torn tail", "zero tail", "longer by a byte"}
+NOT_ONE_ERROR = {"none", "torn tail", "zero tail", "longer by a byte", "swallows the next"}
 # Hundreds of small tasks would spend their time on starting threads.
 NO_THREADS = {"prefetch": "0"}
 DAMAGES: dict[str, Callable[[Rig], Rig]] = {

@@ -179,6 +179,8 @@ def test_limits_without_an_index_in_a_compacted_log(reads: Reads) -> None:
     """The batch after a limit begins later than the limit."""
     offsets = [*range(0, 3000, 7)]
     put(b"".join(plain_batch(offset, 1, 3000) for offset in offsets))
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file("/bucket/data/cleaner-offset-checkpoint", b"0\n1\ntopic 0 3000\n")
     assert followed(maxBytesPerTrigger="100k") == offsets
 
 

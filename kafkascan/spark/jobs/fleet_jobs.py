@@ -22,6 +22,9 @@ from kafkascan.broker_state.indexes import (
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.stores.urls import as_path
+from kafkascan.logs.log_problems import OFFSET_GAP, OFFSET_OVERLAP
+from kafkascan.logs.opened_logs import SegmentOverlap
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     ExportTarget,
@@ -55,10 +58,10 @@ from kafkascan.spark.planning.task_plan import ScanRange, ScanTask
 from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
-from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
 from kafkascan.spark.rows.segment_rows import SCAN_ROWS
 from kafkascan.spark.rows.task_scan import open_present, scan_task
 from kafkascan.tables.schema import Field, require_pyarrow
+from kafkascan.tables.table import Problem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,9 +184,9 @@ def parsed_options(job: str, path: Paths, options: dict[str, Any]) -> Options:
 
 
 def planned_tasks(options: Options) -> tuple[list[ScanTask], list[str]]:
-    """Plan the tasks of a job; return them, and a finding for each overlap of two segments."""
+    """Plan the tasks of a job; return them, and findings such as an overlap of two segments."""
     findings: list[str] = []
-    tasks = plan_read(options, lambda overlap: findings.append(str(overlap)))
+    tasks = plan_read(options, lambda problem: findings.append(str(problem)))
     return tasks, findings
 
 
@@ -266,15 +269,16 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
         several segments of a log contain.
     """
     parsed = parsed_options("verify", path, options)
-    # The manifest shows all overlaps, not only those that the plan found.
-    tasks = plan_read(parsed, on_overlap=lambda overlap: None)
+    problems: list[Problem] = []
+    tasks = plan_read(parsed, problems.append)
     manifest = run_tasks(spark, tasks, scan_task, parsed, parsed.schema())
     rows = manifest.to_pylist()
-    findings = [
-        row["error"] for row in rows if row["error"] is not None and row["status"] != OFFSET_OVERLAP
-    ]
     bases = {one.file.path: one.file.base_offset for task in tasks for one in task.ranges}
-    findings += map(str, find_overlaps(_end_of(row, bases) for row in rows))
+    overlaps = list(find_overlaps(_end_of(row, bases) for row in rows))
+    # The manifest shows all overlaps, not only those that the plan found.
+    findings = [str(one) for one in problems if one.symbol != OFFSET_OVERLAP]
+    findings += [row["error"] for row in rows if _is_finding(row, overlaps)]
+    findings += map(str, overlaps)
     findings += [
         f"{row['path']}: position {row['valid_bytes']}: {row['trailing_bytes']} bytes after the"
         f" last batch [{row['end']}]"
@@ -284,6 +288,16 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
     summary = sums(manifest, "size", "batches", "bad_checksums")
     unread = sum(row["status"] == "UNREADABLE" for row in rows)
     return JobReport("verify", manifest, {"files": len(rows)} | summary, findings, unread)
+
+
+def _is_finding(row: Row, overlaps: Sequence[SegmentOverlap]) -> bool:
+    """Whether the error of a row is not about offsets that an overlap of segments explains."""
+    path, status = str(row["path"]), row["status"]
+    if status == OFFSET_OVERLAP:
+        return path not in {str(one.path) for one in overlaps}
+    if status == OFFSET_GAP:  # the segments before it may have them
+        return as_path(path).parent not in {one.path.parent for one in overlaps}
+    return row["error"] is not None
 
 
 def _end_of(row: Row, bases: Mapping[str, int]) -> tuple[str, int, int | None]:

@@ -7,6 +7,7 @@ import fnmatch
 import glob
 import json
 import os
+import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ from kafkascan.format.file_names import (
     parse_segment_name,
     sibling_name,
 )
-from kafkascan.io.folders import DiskFolder
+from kafkascan.io.folders import DiskFolder, settled
 from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.store_folders import list_folder, read_stored
@@ -32,8 +33,10 @@ from kafkascan.io.stores.stored_objects import ObjectInfo, open_object
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, is_url
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
+from kafkascan.logs.log_problems import rewrite_problems
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.range_walk import IndexHints
+from kafkascan.tables.table import IncompleteTableWarning, Problem
 from kafkascan.tiered.aiven_layout import open_chunked_log
 from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.tier_files import ChunkedFile, PlainFile
@@ -45,6 +48,9 @@ NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
 
 LogStarts: TypeAlias = "Callable[[PartitionDir], int]"
 """Returns the log start offset of a partition."""
+
+OnProblem: TypeAlias = "Callable[[Problem], object]"
+"""Called with what is wrong with a log, as far as the driver sees it."""
 
 
 class TieredStorageWarning(UserWarning):
@@ -115,14 +121,32 @@ class ListedSegment(NamedTuple):
         """Whether the file is in a file system of this machine, not in an object store."""
         return "://" not in self.path and self.tier is None
 
+    @property
+    def is_broken_link(self) -> bool:
+        """Whether it is a link that leads nowhere."""
+        return self.is_local and self.modified_ns is None
 
-def list_files(options: Options) -> list[ListedSegment]:
+
+def warn_of_problem(problem: Problem) -> None:
+    """Warn of what is wrong with a log, such as two segments that contain the same offsets."""
+    warnings.warn(str(problem), IncompleteTableWarning, stacklevel=3)
+
+
+def list_files(
+    options: Options, on_problem: OnProblem = lambda problem: None
+) -> list[ListedSegment]:
     """
     List the segments of the requested partitions, ordered by log and base offset.
 
     A folder selects its live segments, as a broker would load them. A path or glob of files
     selects them whatever their names are. No file is opened, and nothing is listed below folders
     of other partitions.
+
+    Parameters
+    ----------
+    options : Options
+    on_problem : callable, optional
+        Called with each mark of a rewrite in place that did not end.
 
     Raises
     ------
@@ -138,7 +162,7 @@ def list_files(options: Options) -> list[ListedSegment]:
     starts = _log_starts(options)
     for path in options.paths:
         try:
-            listed = list(_list_path(path, options, starts))
+            listed = list(_list_path(path, options, starts, on_problem))
             if not (listed or options.ignore_missing_files or _has_segments(path, options)):
                 raise NoLogsError(path, "no live segments")
         except FileNotFoundError:
@@ -157,7 +181,8 @@ def list_files(options: Options) -> list[ListedSegment]:
 
 def _has_segments(path: str, options: Options) -> bool:
     """Whether a path has live segments of any partition."""
-    found = _list_path(path, options.of_all_partitions(), lambda partition: 0)
+    everything = options.of_all_partitions()
+    found = _list_path(path, everything, lambda partition: 0, lambda problem: None)
     return any(True for _ in found)
 
 
@@ -219,7 +244,9 @@ def _log_starts(options: Options) -> LogStarts:
     return lambda partition: reader.offset_of(partition, LOG_START_CHECKPOINT)
 
 
-def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
+def _list_path(
+    path: str, options: Options, starts: LogStarts, on_problem: OnProblem
+) -> Iterator[ListedSegment]:
     path = str(as_object_url(path if "://" in path else path.removeprefix("file:")))
     place: Path | ObjectUrl = Path(os.path.abspath(path))
     if is_url(path):
@@ -227,14 +254,16 @@ def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[Liste
     if options.tiered_layout is not None:
         return _list_tier(place, options)
     if isinstance(place, ObjectUrl):
-        return _list_objects(place, options, starts)
-    return _list_local(os.fspath(place), options, starts)
+        return _list_objects(place, options, starts, on_problem)
+    return _list_local(os.fspath(place), options, starts, on_problem)
 
 
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
+def _list_local(
+    path: str, options: Options, starts: LogStarts, on_problem: OnProblem
+) -> Iterator[ListedSegment]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
@@ -242,7 +271,7 @@ def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[List
             raise FileNotFoundError(errno.ENOENT, "no file matches", path)
     for one in named:
         if os.path.isdir(one):
-            yield from _list_folder(one, options, starts)
+            yield from _list_folder(one, options, starts, on_problem)
         else:
             folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
             name = parse_segment_name(os.path.basename(one))
@@ -251,25 +280,44 @@ def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[List
                 yield _named(found, options)
 
 
-def _list_folder(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
+def _list_folder(
+    path: str, options: Options, starts: LogStarts, on_problem: OnProblem
+) -> Iterator[ListedSegment]:
     for partition in open_log_dir(path).partitions:
         if partition.state is not None or not _is_selected(partition, options):
             continue
         place, log_start_offset = _place_of(partition), starts(partition)
-        with os.scandir(partition.path) as listed:
-            entries = list(listed)  # before any size: a segment that has a successor is complete
-        for entry in entries:
-            base_offset = live_base_offset(entry.name)
-            if base_offset is None or not entry.is_file():
+        # Before any size: a segment that has a successor is complete.
+        entries = settled(partial(_entries_in, partition.path), lambda found: found)
+        _report_marks(partition, list(entries), on_problem)
+        for name, entry in entries.items():
+            base_offset = live_base_offset(name)
+            if base_offset is None:
                 continue
+            size, modified_ns = 0, None
             try:
                 status = entry.stat()
             except FileNotFoundError:  # deleted by a broker since the folder was read
-                continue
-            size, modified_ns = status.st_size, status.st_mtime_ns
+                if not entry.is_symlink():
+                    continue
+            else:
+                if not stat.S_ISREG(status.st_mode):
+                    continue
+                size, modified_ns = status.st_size, status.st_mtime_ns
             yield ListedSegment(
                 entry.path, *place, base_offset, size, modified_ns, False, log_start_offset
             )
+
+
+def _entries_in(path: Path) -> dict[str, os.DirEntry[str]]:
+    with os.scandir(path) as listed:
+        return {entry.name: entry for entry in listed}
+
+
+def _report_marks(place: PartitionDir, names: Sequence[str], on_problem: OnProblem) -> None:
+    """Report the marks of rewrites in place that did not end."""
+    for problem in rewrite_problems(place, names):
+        on_problem(problem)
 
 
 def _is_selected(place: PartitionDir, options: Options) -> bool:
@@ -302,7 +350,9 @@ def _named(file: ListedSegment, options: Options) -> ListedSegment:
 # ---- object stores -----------------------------------------------------------------------
 
 
-def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
+def _list_objects(
+    url: ObjectUrl, options: Options, starts: LogStarts, on_problem: OnProblem
+) -> Iterator[ListedSegment]:
     base, pattern = _split_glob(url.url)
     root = list_folder(replace(url, url=f"{base}/") if pattern else url)
     if root is None:
@@ -317,6 +367,7 @@ def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterat
         if not _is_selected(partition, options):
             continue
         names = folder.names()
+        _report_marks(partition, names, on_problem)
         inner = folder.path.relative_to(root.path).parts
         for name in names:
             key = (*inner, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -124,6 +124,8 @@ class RangeWalk:
         A position of the hints before which the caller needs no batch.
     pause : int, default 0
         A position where a table ends: the caller may need nothing after it.
+    on_batches : callable, optional
+        Called with all batches that the walk passes, also those before the range.
 
     Raises
     ------
@@ -155,6 +157,7 @@ class RangeWalk:
         *,
         first: int = 0,
         pause: int = 0,
+        on_batches: Callable[[BatchTable], object] = lambda table: None,
     ) -> None:
         self.source = source
         self.start = start
@@ -167,7 +170,7 @@ class RangeWalk:
         self._table_bytes = table_bytes
         self._window = LARGE_WINDOW
         self._hints = hints
-        self._first, self._pause = first, pause
+        self._first, self._pause, self._on_batches = first, pause, on_batches
         # Where the walk of the next range may start, so that this one must arrive there.
         self._hinted_stop = 0 if hints is None else hints.last_before(self.stop)
 
@@ -182,23 +185,23 @@ class RangeWalk:
         """
         Return the damage that ends the file in this range, if any.
 
-        A torn tail is damage unless the file is the last one of its log, and no intact batches
-        follow.
+        A torn tail, or zeros, are damage unless the file is the last one of its log, and no intact
+        batches follow.
         """
-        if self.end is not ScanEnd.TORN_TAIL:
+        if self.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return self.error
         tail = Tail(self.end, self.position, self.trailing_bytes)
         lost = tail.intact_batches(self.source, self.next_offset)
         if is_last and not len(lost):
             return None
         header = read_bytes(self.source, self.position, _BASE_OFFSET_SIZE)
-        is_whole = len(header) == _BASE_OFFSET_SIZE
+        is_whole = len(header) == _BASE_OFFSET_SIZE and self.end is ScanEnd.TORN_TAIL
         base_offset = int.from_bytes(header, "big", signed=True) if is_whole else None
         reason = tail.describe(lost)
         if not is_last:
             reason += ", and the log goes on in the next segment"
         return CorruptBatchError(
-            self.source.path, self.position, base_offset, reason, str(ScanEnd.TORN_TAIL)
+            self.source.path, self.position, base_offset, reason, str(self.end)
         )
 
     def _walk_to_start(self) -> bool:
@@ -215,6 +218,7 @@ class RangeWalk:
             count = walk.fill(skipped)
             if count:
                 self.next_offset = int(next_offset(skipped[count - 1 : count])[0])
+                self._on_batches(skipped[:count])
         self.position = walk.position
         return walk.end is ScanEnd.CLEAN
 
@@ -254,6 +258,7 @@ class RangeWalk:
             count = walk.fill(table)
             if count:
                 self.next_offset = int(next_offset(table[count - 1 : count])[0])
+                self._on_batches(table[:count])
                 yield table[:count]
         self.position, self._window = walk.position, walk.window
         if is_before:

@@ -12,13 +12,16 @@ from kafkascan.format.errors import NoLogsError
 from kafkascan.logs.reading import iter_records
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import ListedSegment, open_file
+from kafkascan.spark.planning.file_listing import (
+    ListedSegment,
+    OnProblem,
+    open_file,
+    warn_of_problem,
+)
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.segment_ends import (
-    OnOverlap,
     SegmentEnds,
     read_once,
-    warn_of_overlap,
 )
 from kafkascan.spark.planning.task_plan import (
     Bounds,
@@ -129,16 +132,16 @@ def first_offset_at(log: Sequence[ListedSegment], timestamp: int, options: Optio
 _NAMES_SHOWN = 5
 
 
-def plan_read(options: Options, on_overlap: OnOverlap = warn_of_overlap) -> list[ScanTask]:
+def plan_read(options: Options, on_problem: OnProblem = warn_of_problem) -> list[ScanTask]:
     """
     List the files of a batch read and plan its tasks.
 
     Parameters
     ----------
     options : Options
-    on_overlap : callable, optional
-        Called with segments that contain the same offsets; by default, this is an
-        `IncompleteTableWarning`.
+    on_problem : callable, optional
+        Called with segments that contain the same offsets, and with marks of rewrites in place
+        that did not end; by default, each is an `IncompleteTableWarning`.
 
     Raises
     ------
@@ -148,9 +151,9 @@ def plan_read(options: Options, on_overlap: OnOverlap = warn_of_overlap) -> list
     ValueError
         If options give offsets of partitions that the read does not find.
     """
-    files = list_selected(options)
+    files = list_selected(options, on_problem)
     require_selected({(one.topic, one.partition) for one in files}, options)
-    files = read_once(files, options, SegmentEnds(options), on_overlap)
+    files = read_once(files, options, SegmentEnds(options), on_problem)
     return plan(files, options, resolve_times(files, options))
 
 

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from kafkascan.batches.columns import next_offset
 from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import UrlPath, as_path
+from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (
     NO_BASE_OFFSET,
     ListedSegment,
+    OnProblem,
     open_current,
     read_hints,
 )
 from kafkascan.spark.planning.task_plan import logs_of, served_files
-from kafkascan.tables.table import IncompleteTableWarning
-
-OnOverlap = Callable[[SegmentOverlap], object]
-"""Called with each pair of segments that contain the same offsets."""
+from kafkascan.tables.table import Problem
 
 _THREADS = 8
 _ROWS = 1 << 10
@@ -37,11 +36,6 @@ _CLOSE_MS = 60_000
 # Such files whose ends are looked up: 0.1 s of planning.
 _MOST_CLOSE = 1000
 _NS_PER_MS = 1_000_000
-
-
-def warn_of_overlap(overlap: SegmentOverlap) -> None:
-    """Warn of two segments that contain the same offsets."""
-    warnings.warn(str(overlap), IncompleteTableWarning, stacklevel=3)
 
 
 class SegmentEnds:
@@ -104,7 +98,7 @@ def _end_of(source: Source, position: int) -> int | None:
 
 
 def read_once(
-    files: Sequence[ListedSegment], options: Options, ends: SegmentEnds, on_overlap: OnOverlap
+    files: Sequence[ListedSegment], options: Options, ends: SegmentEnds, on_problem: OnProblem
 ) -> list[ListedSegment]:
     """
     Return files with the first offset that is read of each: the end of the segments before it.
@@ -124,7 +118,8 @@ def read_once(
         Ordered by log and base offset.
     options : Options
     ends : SegmentEnds
-    on_overlap : callable
+    on_problem : callable
+        Called with each pair of segments that contain the same offsets.
     """
     logs = [served_files(log) for log in logs_of(files).values() if _is_listed(log)]
     doubtful = {one.path for one in _doubtful(logs, options)}
@@ -134,7 +129,7 @@ def read_once(
     changed: dict[str, ListedSegment] = {}
     for log in logs:
         if any(file.path in doubtful for file in log):
-            changed |= {file.path: file for file in _in_turn(log, doubtful, ends, on_overlap)}
+            changed |= {file.path: file for file in _in_turn(log, doubtful, ends, on_problem)}
     return [changed.get(file.path, file) for file in files]
 
 
@@ -167,14 +162,20 @@ def _milliseconds(file: ListedSegment) -> int:
 
 
 def _in_turn(
-    log: Sequence[ListedSegment], doubtful: set[str], ends: SegmentEnds, on_overlap: OnOverlap
+    log: Sequence[ListedSegment], doubtful: set[str], ends: SegmentEnds, on_problem: OnProblem
 ) -> Iterator[ListedSegment]:
     cursor = OffsetCursor()
     for file in log:
         first = cursor.position if cursor.position > file.base_offset else 0
         end = ends.of(file) if first or file.path in doubtful else None
         for overlap in cursor.add(_Place(file.path, file.base_offset), end):
-            on_overlap(overlap)
+            place = file.topic or None, file.partition
+            on_problem(
+                Problem(
+                    OFFSET_OVERLAP, overlap.reason, str(overlap.path), Severity.ERROR,
+                    None, *place, rows_missing=False,
+                )
+            )  # fmt: skip
         yield file._replace(first_offset=first, end_offset=end)
 
 

@@ -18,7 +18,13 @@ from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import NO_TOPIC, ListedSegment, list_files, read_hints
+from kafkascan.spark.planning.file_listing import (
+    NO_TOPIC,
+    ListedSegment,
+    OnProblem,
+    list_files,
+    read_hints,
+)
 from kafkascan.spark.planning.range_walk import IndexHints
 
 # Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
@@ -142,7 +148,9 @@ def concurrent_files(task: ScanTask, options: Options) -> int:
     return 2 if options.prefetch and is_local else 1
 
 
-def list_selected(options: Options) -> list[ListedSegment]:
+def list_selected(
+    options: Options, on_problem: OnProblem = lambda problem: None
+) -> list[ListedSegment]:
     """
     List the files of the requested topics and partitions, for a batch query.
 
@@ -152,7 +160,7 @@ def list_selected(options: Options) -> list[ListedSegment]:
         If no file is of such a topic or partition and `ignore_missing_files` is false.
     As `list_files`.
     """
-    selected = list_files(options)
+    selected = list_files(options, on_problem)
     if not selected and not options.ignore_missing_files:
         files = list_files(options.of_all_partitions())
         topics = sorted({file.topic for file in files if file.topic != NO_TOPIC})
@@ -262,7 +270,7 @@ def _cut(ranges: list[ScanRange], options: Options) -> Iterator[ScanRange]:
     for one in ranges:
         if options.view == "segments":
             yield one
-        elif one.file.size > 0:
+        elif one.file.size > 0 or one.file.is_broken_link or one.next_base is not None:
             yield from cut_range(one, max_bytes, options)
 
 

@@ -22,6 +22,7 @@ from kafkascan.spark.planning.file_listing import (
     list_files,
     open_current,
     read_hints,
+    warn_of_problem,
 )
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.read_plan import require_selected, stop_of
@@ -29,7 +30,6 @@ from kafkascan.spark.planning.segment_ends import (
     SegmentEnds,
     position_near_end,
     read_once,
-    warn_of_overlap,
 )
 from kafkascan.spark.planning.task_plan import logs_of, start_of
 from kafkascan.spark.rows.committed_views import CommittedViews
@@ -97,8 +97,9 @@ class LogEnds:
             If two folders contain the same partition, or a folder is not named topic-partition.
         """
         found: dict[TopicPartition, tuple[ListedSegment, ...]] = {}
-        files = list_files(self._options.replace(ignore_missing_files=True))
-        selected = read_once(files, self._options, self._segment_ends, warn_of_overlap)
+        everything = self._options.replace(ignore_missing_files=True)
+        files = list_files(everything, warn_of_problem)
+        selected = read_once(files, self._options, self._segment_ends, warn_of_problem)
         for folder, log in logs_of(selected).items():
             partition = (log[0].topic, log[0].partition)
             if log[0].partition == NO_PARTITION or log[0].base_offset == NO_BASE_OFFSET:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.segment import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
-
-OFFSET_OVERLAP = "OFFSET_OVERLAP"
+from kafkascan.spark.rows.range_offsets import RangeOffsets
 
 logger = logging.getLogger("kafkascan.spark")
 
@@ -61,9 +61,9 @@ class DamageHandler:
         return errors
 
 
-def range_errors(walk: RangeWalk, one: ScanRange) -> list[CorruptBatchError]:
+def range_errors(walk: RangeWalk, one: ScanRange, offsets: RangeOffsets) -> list[CorruptBatchError]:
     """
-    Return what is wrong at the end of a range: damage, or an end that the plan did not expect.
+    Return what is wrong with a range: damage, an end that the plan did not expect, its offsets.
 
     Damage counts if it hides requested offsets; these are all offsets after it in the file.
     """
@@ -71,7 +71,13 @@ def range_errors(walk: RangeWalk, one: ScanRange) -> list[CorruptBatchError]:
     damage = walk.damage(is_last=one.is_last)
     found = [damage] if damage is not None and not _is_after(reached, one) else []
     overlap = _unplanned_end(walk, one)
-    return found if overlap is None else [*found, overlap]
+    found += [] if overlap is None else [overlap]
+    return [*found, *offsets.errors(walk, is_whole=damage is None and is_at_end(walk, one))]
+
+
+def is_at_end(walk: RangeWalk, one: ScanRange) -> bool:
+    """Whether a file ends in a range."""
+    return walk.end is not None and (walk.end is not ScanEnd.CLEAN or one.stop >= one.file.size)
 
 
 def _is_after(offset: int, one: ScanRange) -> bool:
@@ -81,8 +87,8 @@ def _is_after(offset: int, one: ScanRange) -> bool:
 def _unplanned_end(walk: RangeWalk, one: ScanRange) -> CorruptBatchError | None:
     """Return an error if later segments were planned to be read from another offset."""
     file = one.file
-    if walk.end is None or (walk.end is ScanEnd.CLEAN and one.stop < file.size):
-        return None  # the file does not end in this range
+    if not is_at_end(walk, one):
+        return None
     if file.end_offset is not None:
         if walk.next_offset == file.end_offset:
             return None

@@ -23,6 +23,7 @@ from kafkascan.format.file_names import OFFSETS, sibling_name
 from kafkascan.format.findings import Severity
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.segment import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import VIEWS, Row
@@ -31,7 +32,7 @@ from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, file_values, intact_status
-from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
+from kafkascan.spark.rows.range_offsets import RangeOffsets
 from kafkascan.tables.schema import Field
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ _OF_SUMMARY = {one.name for one in fields(BatchSummary)}.intersection(SEGMENT_SC
 _NEED_SUMMARY = _OF_SUMMARY - {"batches", "last_offset"}
 
 
-def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
+def segment_row(one: ScanRange, source: Source, options: Options, offsets: RangeOffsets) -> Row:
     """Scan a whole file and return its row."""
     file, verifies = one.file, options.verifies
     names = {column.name for column in options.schema()}
@@ -153,7 +154,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     summary, bad_checksums, first_bad = BatchSummary(), 0, None
     # Bytes that are not in memory should be verified before later ones replace them.
     table_bytes = _TABLE_BYTES if verifies and not source.is_in_memory else None
-    walk = RangeWalk(source, 0, source.size, table_bytes)
+    walk = RangeWalk(source, 0, source.size, table_bytes, on_batches=offsets.add)
     for table in walk.tables(SCAN_ROWS):
         if sums:
             summary.add(table)
@@ -168,7 +169,8 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     damage = walk.damage(is_last=one.is_last)
     source.require_unshrunk()
     states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.states(source)
-    status, error = _verdict(one, walk, damage, first_bad, bad_checksums)
+    wrong = list(offsets.errors(walk, is_whole=damage is None))
+    status, error = _verdict(one, walk, damage, wrong, first_bad, bad_checksums)
     return file_values(file) | {
         "size": source.size,
         "modified": _modified(file),
@@ -189,6 +191,7 @@ def _verdict(
     one: ScanRange,
     walk: RangeWalk,
     damage: CorruptBatchError | None,
+    wrong: Sequence[CorruptBatchError],
     first_bad: np.void | None,
     bad_checksums: int,
 ) -> tuple[str | None, str | None]:
@@ -201,6 +204,8 @@ def _verdict(
             f" (base_offset {first_bad['base_offset']}):"
             f" the first of {bad_checksums} wrong checksums [{BAD_CHECKSUM}]"
         )
+    if wrong:
+        return wrong[0].symbol, str(wrong[0])
     end = position_after(0, one.file.base_offset, walk.next_offset)
     if one.next_base is None or end <= one.next_base:
         return None, None

@@ -31,13 +31,13 @@ from kafkascan.spark.rows.batch_rows import (
 )
 from kafkascan.spark.rows.committed_views import committed_view
 from kafkascan.spark.rows.damage_modes import (
-    OFFSET_OVERLAP,
     DamageHandler,
     OnDamage,
     log_dropped,
     logger,
     range_errors,
 )
+from kafkascan.spark.rows.range_offsets import OFFSET_SYMBOLS, CompactedLogs, RangeOffsets
 from kafkascan.spark.rows.record_rows import BATCH_ROWS, RecordRows
 from kafkascan.spark.rows.segment_rows import segment_batches, segment_row, unreadable_row
 
@@ -109,6 +109,7 @@ class OpenRange:
     bulk_stop: int
     options: Options
     damage: DamageHandler
+    offsets: RangeOffsets
 
     def walk(self, table_bytes: int | None) -> RangeWalk:
         """Return a walk over the batches of the range."""
@@ -118,7 +119,7 @@ class OpenRange:
             first = self.hints.position_of(one.start_offset)
         return RangeWalk(
             self.source, one.start, one.stop, table_bytes, self.hints,
-            first=first, pause=self.bulk_stop,
+            first=first, pause=self.bulk_stop, on_batches=self.offsets.add,
         )  # fmt: skip
 
     def report_bad(self, batches: BatchTable, verdicts: NDArray[np.bool_]) -> None:
@@ -136,16 +137,18 @@ def scan_ranges(
 ) -> Iterator[Item]:
     """Scan the ranges of a task, up to `files` concurrently; results are in the task's order."""
     handlers: list[DamageHandler] = []
+    compacted = CompactedLogs(options)
 
     def scan_range(one: ScanRange) -> Iterator[Item]:
         hints = hints_of(one, options)
         bulk_stop = _bulk_stop(one, options, hints)
-        source = open_present(one, options, bulk_stop) if one.start < one.stop else None
+        source = open_present(one, options, bulk_stop)
         if source is None:
             return
         damage = DamageHandler(options, on_damage)
         handlers.append(damage)
-        yield from scan(OpenRange(one, source, hints, bulk_stop, options, damage))
+        offsets = RangeOffsets(one, options, compacted)
+        yield from scan(OpenRange(one, source, hints, bulk_stop, options, damage, offsets))
         source.require_unshrunk()
 
     yield from map_ordered(task.ranges, scan_range, files, _TABLES_AHEAD)
@@ -191,25 +194,24 @@ def _bulk_stop(one: ScanRange, options: Options, hints: IndexHints | None = None
 
 
 def _scan_segments(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]:
-    rows = map_ordered(
-        task.ranges, partial(_segment_rows, options), concurrent_files(task, options)
-    )
+    scan = partial(_segment_rows, options, CompactedLogs(options))
+    rows = map_ordered(task.ranges, scan, concurrent_files(task, options))
     yield from segment_batches(rows, options.schema(), _ROWS_OF_SEGMENTS)
 
 
-def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
+def _segment_rows(options: Options, compacted: CompactedLogs, one: ScanRange) -> Iterator[Row]:
     try:
         source = open_present(one, options, _bulk_stop(one, options))
-        row = None if source is None else segment_row(one, source, options)
-    except FileNotFoundError:
-        raise
+        offsets = RangeOffsets(one, options, compacted)
+        row = None if source is None else segment_row(one, source, options, offsets)
     except OSError as error:
-        if options.fails_fast:
+        is_gone = isinstance(error, FileNotFoundError) and not one.file.is_broken_link
+        if is_gone or options.fails_fast:
             raise
         row = unreadable_row(one.file, error)
     if row is None:
         return
-    is_damaged = row["error"] is not None and row["status"] != OFFSET_OVERLAP
+    is_damaged = row["error"] is not None and row["status"] not in OFFSET_SYMBOLS
     if is_damaged and options.fails_fast:
         raise ValueError(row["error"])
     if is_damaged and options.mode == "DROPMALFORMED":
@@ -263,15 +265,16 @@ def checked_batches(
     is handled as the option ``mode`` demands.
     """
     one, options = opened.range, opened.options
-    for table in _tables(walk, one, options):
+    for table in _tables(walk, opened):
         batches = selected_batches(table, one, options)
         yield batches, verify_rows(opened.source, batches) if options.verifies else None
-    for error in range_errors(walk, one):
+    for error in range_errors(walk, one, opened.offsets):
         opened.damage.handle(error)
 
 
-def _tables(walk: RangeWalk, one: ScanRange, options: Options) -> Iterator[BatchTable]:
+def _tables(walk: RangeWalk, opened: OpenRange) -> Iterator[BatchTable]:
     """Yield the batches of a range, up to the requested offsets: later ones need no fetch."""
+    one = opened.range
     for table in walk.tables(BATCH_ROWS):
         yield table
         if one.stop_offset is not None and (walk.next_offset or 0) >= one.stop_offset:
@@ -308,12 +311,12 @@ def _record_batches(task: ScanTask, opened: OpenRange) -> Iterator[pa.RecordBatc
         view = committed_view(task.logs[one.file.folder], options)
     rows = RecordRows(one.file, options)
     walk = opened.walk(_TABLE_BYTES)
-    for table in _tables(walk, one, options):
+    for table in _tables(walk, opened):
         batches = _readable(selected_batches(table, one, options, view), opened)
         for records in _decoded(batches, rows, opened):
             yield from rows.build(_in_offsets(records, one), options)
         yield from rows.build_damage(damage.take_kept())
-    errors = range_errors(walk, one)
+    errors = range_errors(walk, one, opened.offsets)
     for error in errors:
         damage.handle(error)
     yield from rows.build_damage(damage.take_kept())

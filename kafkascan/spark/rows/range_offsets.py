@@ -1,0 +1,187 @@
+"""Judge the offsets of a range of a file, as the library judges those of a log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.errors import CorruptBatchError, KafkaScanError
+from kafkascan.format.file_names import SegmentName
+from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.io.stores.store_folders import UrlFolder
+from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import (
+    OFFSET_GAP,
+    OFFSET_OUT_OF_SEGMENT,
+    OFFSET_OVERLAP,
+    BatchOffsets,
+    LogChecks,
+    LogProblems,
+    SegmentOffsets,
+)
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import (
+    NO_BASE_OFFSET,
+    NO_PARTITION,
+    NO_TOPIC,
+    ListedSegment,
+    list_files,
+    open_file,
+    store_settings,
+)
+from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.task_plan import ScanRange
+
+OFFSET_SYMBOLS = frozenset({OFFSET_GAP, OFFSET_OUT_OF_SEGMENT, OFFSET_OVERLAP})
+"""What the judge says of offsets; the batches are intact."""
+
+_ROWS = 1 << 14
+# The cleaner works from the start of a log on, so its first segments show whether it did.
+_MOST_SEGMENTS = 16
+
+
+class CompactedLogs:
+    """
+    Whether the cleaner has worked on logs, by the segments of each; for the ranges of a task.
+
+    Parameters
+    ----------
+    options : Options
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._known: dict[str, bool] = {}
+
+    def has(self, file: ListedSegment) -> bool:
+        """Return whether one of the first segments of a file's log was compacted."""
+        if file.tier is not None or self._options.tiered_layout is not None:
+            return False  # a topic with remote storage is not compacted
+        if file.folder not in self._known:
+            log = list_files(self._options.replace(paths=(file.folder,), ignore_missing_files=True))
+            self._known[file.folder] = any(map(self._is_cleaned, log[:_MOST_SEGMENTS]))
+        return self._known[file.folder]
+
+    def _is_cleaned(self, file: ListedSegment) -> bool:
+        offsets, table = BatchOffsets(), np.empty(_ROWS, BATCH_DTYPE)
+        try:
+            source = open_file(file, self._options)
+            walk = BatchWalk(source, 0, source.size)
+            while walk.end is None and not offsets.is_cleaned:
+                offsets.add(table[: walk.fill(table)])
+        except (OSError, KafkaScanError):  # it is another task's
+            return False
+        return offsets.is_cleaned
+
+
+class RangeOffsets:
+    """
+    The offsets of a file, for the judge of logs.
+
+    A file that is given as such is read as a source of its own: offsets must ascend, and not be
+    below the one in its name. In a log, none may be missing unless the cleaner has removed them.
+
+    The last range of a local file answers for all of it, as its walk begins at the first batch:
+    so rows do not depend on where a file is cut. Objects are cut only where damage fails the read,
+    and each range answers for what its walk passes.
+
+    Parameters
+    ----------
+    one : ScanRange
+    options : Options
+    compacted : CompactedLogs
+    """
+
+    def __init__(self, one: ScanRange, options: Options, compacted: CompactedLogs) -> None:
+        self._range, self._options, self._compacted = one, options, compacted
+        self._is_judged = one.stop >= one.file.size or not one.file.is_local
+        # What is below the name belongs to segments before this one.
+        first = max(one.start_offset or 0, one.file.base_offset, 0)
+        self._offsets = SegmentOffsets(_segment_of(one.file), first, is_whole=True)
+
+    def add(self, table: BatchTable) -> None:
+        """Add the next batches that the walk passes."""
+        offsets = self._offsets
+        if not self._is_judged:
+            return
+        if offsets.reached is None and table["position"][0] > 0:
+            offsets.add_loss()  # the walk began in the file
+        offsets.add(offsets.unread(self._requested(table)))
+
+    def errors(self, walk: RangeWalk, *, is_whole: bool) -> Iterator[CorruptBatchError]:
+        """
+        Yield what is wrong with the offsets, after all batches were added.
+
+        Parameters
+        ----------
+        walk : RangeWalk
+        is_whole : bool
+            Whether the walk reached the end of the file, and the file is not damaged.
+        """
+        if not self._is_judged:
+            return
+        one, offsets, problems = self._range, self._offsets, LogProblems()
+        file = one.file
+        if offsets.end_offset is None:  # no batch is requested
+            offsets.end_offset = walk.next_offset
+        log = Log(_partition_of(file, self._options), [offsets.segment], one.start_offset or 0)
+        checks = LogChecks(log, problems, expected=file.first_offset or None)
+        checks.add_offsets(offsets)
+        is_complete = not file.is_named and self._options.path_glob_filter is None
+        if is_whole and is_complete and one.next_base is not None and not self._ends_before():
+            checks.add_following(one.next_base, walk.position)
+        if checks.has_gaps and (file.is_named or self._is_replaced() or self._compacted.has(file)):
+            checks.forgive_gaps()
+        checks.finish()
+        for found in problems.found:
+            if found.symbol in OFFSET_SYMBOLS:
+                yield CorruptBatchError(
+                    file.path, found.position or 0, None, found.message, found.symbol
+                )
+
+    def _requested(self, table: BatchTable) -> BatchTable:
+        """Return the batches that begin before the end of the requested offsets, or show a gap."""
+        stop = self._range.stop_offset
+        if stop is None:
+            return table
+        is_after = table["base_offset"] >= stop
+        if not is_after.any():
+            return table
+        count = int(np.argmax(is_after))
+        end = int(next_offset(table[count - 1 : count])[0]) if count else self._offsets.end_offset
+        return table[: count if end is None or end >= stop else count + 1]
+
+    def _ends_before(self) -> bool:
+        """Return whether no offset is requested that follows those of the file."""
+        stop, end = self._range.stop_offset, self._offsets.reached
+        return stop is not None and end is not None and stop <= end
+
+    def _is_replaced(self) -> bool:
+        """Return whether a broker has deleted the file since, as retention and the cleaner do."""
+        file = self._range.file
+        return file.is_local and not os.path.exists(file.path)
+
+
+def _segment_of(file: ListedSegment) -> SegmentFile:
+    base_offset = None if file.base_offset == NO_BASE_OFFSET else file.base_offset
+    return SegmentFile(
+        file.name, SegmentName(base_offset, None, "log", None), DiskFolder(file.folder)
+    )
+
+
+def _partition_of(file: ListedSegment, options: Options) -> PartitionDir:
+    """Return the partition of a file; its data dir has the cleaner's checkpoint."""
+    folder: Folder = DiskFolder(file.folder)
+    if "://" in file.folder:
+        folder = UrlFolder(ObjectUrl(file.folder, store_settings(options)))
+    topic = None if file.topic == NO_TOPIC else file.topic
+    partition = None if file.partition == NO_PARTITION else file.partition
+    return PartitionDir(folder.path, topic, partition, None, folder)
