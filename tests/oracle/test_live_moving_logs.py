@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from kafkascan.format.errors import SourceReadError
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.rows.task_scan import scan_task
 from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients
@@ -59,7 +63,10 @@ _COMMANDS = (
     "report PARTITION --output REPORT",
 )
 _QUERY = 'SELECT count(*), max("offset") FROM records'
+# The cleaner replaced a file since it was listed.
+_REPLACED = "bytes since the listing [SOURCE_FAULT]"
 COMMANDS_RUN = 200
+TASKS_RUN = 300
 
 
 @contextmanager
@@ -114,7 +121,29 @@ def test_no_command_finds_something_wrong(class_paths: ClassPaths, tmp_path: Pat
             for folder in folders:
                 wait_until(f"{folder.name} moves", lambda folder=folder: _has_moved(folder))
             found = _findings(folders, tmp_path / "report.html")
+            found += _findings_of_spark(folders)
     assert not found, "\n".join(map(str, found[:20]))
+
+
+def _findings_of_spark(folders: list[Path]) -> list[tuple[str, int, str]]:
+    """Read logs by Spark's tasks; return the errors of rows, besides that files are gone."""
+    found = []
+    pairs = itertools.cycle(itertools.product(("records", "batches", "segments"), folders))
+    for view, folder in itertools.islice(pairs, TASKS_RUN):
+        options = Options.parse({"path": str(folder), "view": view, "mode": "PERMISSIVE"})
+        column = "_corrupt_record" if view == "records" else "error"
+        try:
+            rows = [
+                row
+                for task in plan_read(options)
+                for batch in scan_task(task, options)
+                for row in batch.select([column]).to_pylist()
+            ]
+        except (FileNotFoundError, SourceReadError):  # deleted, or replaced by the cleaner
+            continue
+        errors = [row[column] for row in rows if row[column] is not None]
+        found += [(f"{view} of {folder.name}", 1, one) for one in errors if _REPLACED not in one]
+    return found
 
 
 def _findings(folders: list[Path], report: Path) -> list[tuple[str, int, str]]:
