@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -25,8 +25,9 @@ from kafkascan.format.layout import (
 from kafkascan.format.texts import few_lines
 from kafkascan.io.sources import borrowed_source, read_bytes
 from kafkascan.logs.log_chunks import LogChunk, Segments
+from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import LogsLike, open_logs
+from kafkascan.logs.opened_logs import LogsLike, open_logs, selected_logs
 from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import CodecError, decompress
@@ -187,6 +188,8 @@ def advise(
     logs: LogsLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     choices: Iterable[str] = DEFAULT_CHOICES,
     by: Literal["topic", "producer"] = "topic",
     sample: int | None = None,
@@ -201,6 +204,10 @@ def advise(
     ----------
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A data directory, a partition directory, a tar archive of them, or a segment.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     choices : iterable of str
         Kafka's names of codecs, with the level after a colon: ``"zstd:9"``.
     by : {"topic", "producer"}
@@ -245,6 +252,7 @@ def advise(
         codec.compress(memoryview(b"record"), 2)
     sampler = _Sampler(by, most, seed)
     groups = []
+    logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
     opened = open_logs(logs, log_start_offset)
     problems, segments = LogProblems(opened), read_segments(opened)
     for chunk in read_chunks(opened, segments, problems, threads):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import ClassVar, Literal
 
@@ -31,6 +31,7 @@ from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.leader_epochs import assign_epoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
+from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.tables.schema import Schema
@@ -339,6 +340,8 @@ def diff_logs(
     right: LogsLike | Fingerprints,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     offsets: Literal["same", "shifted"] = "same",
     compacted: bool = False,
     log_start_offset: int | None = None,
@@ -354,6 +357,10 @@ def diff_logs(
         fingerprints (`Fingerprints.save`), which can be carried to another host. Segment
         boundaries need not agree. Partitions are matched by name; two single logs are compared
         whatever their names are.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     offsets : {"same", "shifted"}
         Whether the same content has the same offsets, or may have other offsets, as in a mirror
         that copies batches unchanged.
@@ -388,8 +395,11 @@ def diff_logs(
     """
     if offsets not in ("same", "shifted"):
         raise ValueError(f"offsets must be 'same' or 'shifted', not {offsets!r}")
-    mine = fingerprint_logs(left, log_start_offset=log_start_offset, threads=threads)
-    theirs = fingerprint_logs(right, log_start_offset=log_start_offset, threads=threads)
+    wanted = PartitionFilter.of(topics, partitions)
+    mine, theirs = (
+        fingerprint_logs(one, wanted, log_start_offset=log_start_offset, threads=threads)
+        for one in (left, right)
+    )
     notes = Problems(dict.fromkeys([*mine.notes, *theirs.notes]))
     comparison = _Comparison(offsets, compacted, log_start_offset)
     found = [comparison.of(*pair) for pair in _paired(mine.logs, theirs.logs)]

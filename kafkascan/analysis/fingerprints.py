@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -33,13 +33,21 @@ from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
+from kafkascan.logs.log_finding import ALL_PARTITIONS, PartitionFilter
 from kafkascan.logs.log_problems import (
     LogChecks,
     LogProblems,
     SegmentOffsets,
     notes_of_moving,
 )
-from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs, open_partition
+from kafkascan.logs.opened_logs import (
+    Log,
+    LogsLike,
+    OffsetCursor,
+    open_logs,
+    open_partition,
+    selected_logs,
+)
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
 
@@ -189,6 +197,8 @@ def read_fingerprints(
     logs: LogsLike | Fingerprints,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     log_start_offset: int | None = None,
     threads: int | None = None,
 ) -> Fingerprints:
@@ -200,6 +210,10 @@ def read_fingerprints(
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A data directory, a partition directory, a tar archive of them, or a segment; or a
         ``.parquet`` file that `Fingerprints.save` wrote.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     log_start_offset : int, optional
         First offset of each log; see `read_transactions`. Batches that end before it are omitted.
     threads : int, optional
@@ -219,7 +233,8 @@ def read_fingerprints(
         If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
     """
-    found = fingerprint_logs(logs, log_start_offset=log_start_offset, threads=threads)
+    wanted = PartitionFilter.of(topics, partitions)
+    found = fingerprint_logs(logs, wanted, log_start_offset=log_start_offset, threads=threads)
     return Fingerprints(found.path, [one.fingerprints for one in found.logs], found.notes)
 
 
@@ -285,6 +300,7 @@ class FingerprintedLogs:
 
 def fingerprint_logs(
     logs: LogsLike | Fingerprints,
+    wanted: PartitionFilter = ALL_PARTITIONS,
     *,
     log_start_offset: int | None = None,
     threads: int | None = None,
@@ -293,9 +309,11 @@ def fingerprint_logs(
     if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
         logs = _load(as_path(logs))
     if isinstance(logs, Fingerprints):
-        return FingerprintedLogs(
-            logs.path, [FingerprintedLog(one) for one in logs.logs], logs.notes
-        )
+        kept = [one for one in logs.logs if wanted.has(*one.key)]
+        if not kept and wanted.is_given:
+            raise wanted.nothing_in(logs.path)
+        return FingerprintedLogs(logs.path, list(map(FingerprintedLog, kept)), logs.notes)
+    logs = selected_logs(logs, wanted)
     found = open_logs(logs, log_start_offset)
     return FingerprintedLogs(_path_of(logs), _read(found, threads), notes_of_moving(found))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +24,8 @@ from kafkascan.format.errors import STATUS, CorruptBatchError, KafkaScanError
 from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
-from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
+from kafkascan.logs.log_finding import PartitionFilter
+from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs, selected_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
 from kafkascan.records.payloads import load_payloads
@@ -237,6 +238,8 @@ def read_producers(
     logs: LogsLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     sample: int = 0,
     expiration_ms: int = PRODUCER_EXPIRATION_MS,
     log_start_offset: int | None = None,
@@ -249,6 +252,10 @@ def read_producers(
     ----------
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         See `read_transactions`.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     sample : int, default 0
         Number of compressed batches per producer that are decompressed to estimate the
         compression ratio; they are spread over the log.
@@ -286,6 +293,7 @@ def read_producers(
             counter.add(log_slice)
         return counter.census()
 
+    logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
     return at_one_moment(lambda: open_logs(logs, log_start_offset), read)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +21,8 @@ from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.io.sources import borrowed_source
 from kafkascan.io.stores.urls import as_object_url
-from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
+from kafkascan.logs.log_finding import PartitionFilter
+from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs, selected_logs
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
@@ -85,6 +86,8 @@ def count_records(
     logs: LogsLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     deep: bool = False,
     log_start_offset: int | None = None,
     threads: int | None = None,
@@ -98,6 +101,10 @@ def count_records(
     ----------
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         See `read_transactions`.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     deep : bool, default False
         Also decompress compressed messages of magic 0 and 1, whose headers do not contain the
         number of records.
@@ -126,7 +133,9 @@ def count_records(
     The header of a batch of magic 2 contains its number of records, also after compaction
     (``MemoryRecords.filterTo``). Markers contain which transactions were aborted.
     """
-    logs = as_object_url(logs, storage_options)
+    logs = selected_logs(
+        as_object_url(logs, storage_options), PartitionFilter.of(topics, partitions)
+    )
     return at_one_moment(
         lambda: open_logs(logs, log_start_offset),
         lambda opened: _count(opened, deep, threads, keep_cache),

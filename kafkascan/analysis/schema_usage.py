@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from kafkascan.analysis.analysis_schemas import USAGE_SCHEMA
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
+from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import LogProblems, notes_of_moving
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, selected_logs
 from kafkascan.logs.topic_records import topic_problem
 from kafkascan.logs.walking.log_reading import iter_log
 from kafkascan.records.read_options import ReadOptions
@@ -50,6 +51,8 @@ def read_schema_usage(
     registry: Registry,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     part: Part = "value",
     context: str = "",
     log_start_offset: int | None = None,
@@ -66,6 +69,10 @@ def read_schema_usage(
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         See `read_transactions`.
     registry : Registry
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     part : {"value", "key"}
     context : str, optional
         The context of the ids in the records; by default the default one.
@@ -86,7 +93,10 @@ def read_schema_usage(
     As `open_log_dir`.
     """
     _require_context(registry, context)
-    opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
+    logs = selected_logs(
+        as_object_url(logs, storage_options), PartitionFilter.of(topics, partitions)
+    )
+    opened = open_logs(logs, log_start_offset)
     found = [one for one in opened if not _is_internal(one.partition.topic or "")]
     reader = FrameReader(registry, context=context)
     rows: list[dict[str, Any]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -30,7 +30,8 @@ from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.logs.data_dir_lock import LogClocks
-from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs
+from kafkascan.logs.log_finding import PartitionFilter
+from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs, selected_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
@@ -244,6 +245,8 @@ def read_transactions(
     logs: LogsLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     now_ms: TimeLike | None = None,
     timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     log_start_offset: int | None = None,
@@ -257,6 +260,10 @@ def read_transactions(
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A data dir, a partition directory, or a tar of them; or a source, which counts as a
         whole log.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Milliseconds since the epoch, for the age of open transactions. By default now, if a
         broker has locked the data dir; otherwise, as in a copy, the time of the latest write to
@@ -305,6 +312,7 @@ def read_transactions(
             collector.add(log_slice)
         return collector.transactions(timeout_ms)
 
+    logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
     return at_one_moment(lambda: open_logs(logs, log_start_offset), read)
 
 

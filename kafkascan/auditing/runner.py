@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,10 +52,10 @@ from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
-from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
+from kafkascan.logs.log_finding import PartitionFilter, find_log_dir, no_logs, partition_of
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
-from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs, selected_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import LogWalk
 
@@ -67,6 +67,8 @@ def audit(
     logs: LogsLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     verify: bool = True,
     deep: bool = False,
     now_ms: TimeLike | None = None,
@@ -92,6 +94,10 @@ def audit(
         A data dir, the folder of a partition, a tar of them; a tier (`open_tiered`), whose
         objects, manifests and lineage are checked, too; or a source, which is read as a
         log of one segment.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     verify : bool, default True
         Compare the checksums of all batches. Without it, only headers and markers are read.
     deep : bool, default False
@@ -170,22 +176,24 @@ def audit(
         timeout_ms=timeout_ms,
         expiration_ms=expiration_ms,
     )
-    logs = as_object_url(logs, storage_options)
+    logs = selected_logs(
+        as_object_url(logs, storage_options), PartitionFilter.of(topics, partitions)
+    )
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs
     tier = _tier_of(logs)
     if cluster is not None and tier is None:
         raise TypeError("cluster is for remote storage: a data dir is compared with its own topics")
     logs = logs if tier is None else tier.logs
-    partitions = logs.partitions if isinstance(logs, LogDir) else []
+    listed = logs.partitions if isinstance(logs, LogDir) else []
     unread = UnreadCheckpoints()
     path, audited = _audited_logs(
         logs,
         None if now_ms is None else moment_of(now_ms, "now_ms"),
         CheckpointReader(unread.add),
     )
-    if not audited and all(one.is_log for one in partitions):
-        raise no_logs(path, partitions)
+    if not audited and all(one.is_log for one in listed):
+        raise no_logs(path, listed)
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
     audit_log = partial(
         _audit_log, audited, limits=limits, verify=verify, deep=deep, keep_cache=keep_cache,
@@ -203,7 +211,7 @@ def audit(
         if on_progress is not None:
             on_progress(size, total)
     placements = [
-        *check_states(partitions), *check_topics(partitions), *check_duplicates(partitions),
+        *check_states(listed), *check_topics(listed), *check_duplicates(listed),
     ]  # fmt: skip
     # The topics of Kafka itself are not in remote storage.
     in_cluster = ClusterChecks()

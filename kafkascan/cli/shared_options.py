@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from kafkascan.cli.run import FindingReport, Run
-    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.logs.log_finding import PartitionFilter
     from kafkascan.tables.table import AnyTable
     from kafkascan.tables.writers import SortOrder
 
@@ -332,11 +332,12 @@ def with_segments(command: Command) -> Command:
         **arguments: Any,
     ) -> None:
         from kafkascan.logs.log_dir import SegmentKinds
-        from kafkascan.logs.queries.segment_inputs import PartitionFilter, SegmentPaths
+        from kafkascan.logs.log_finding import PartitionFilter
+        from kafkascan.logs.queries.segment_inputs import SegmentPaths
 
         include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
         start = 0 if all_files else None
-        wanted = PartitionFilter(frozenset(topics), frozenset(partitions))
+        wanted = PartitionFilter.of(topics or None, partitions or None)
         segments = SegmentPaths(list(paths), include, start, memory_map, drop_cache, wanted)
         command(segments=segments, **arguments)
 
@@ -382,9 +383,9 @@ def with_partitions(command: Command) -> Command:
 
     @functools.wraps(command)
     def call(topics: tuple[str, ...], partitions: tuple[int, ...], **rest: Any) -> None:
-        from kafkascan.logs.queries.segment_inputs import PartitionFilter
+        from kafkascan.logs.log_finding import PartitionFilter
 
-        command(wanted=PartitionFilter(frozenset(topics), frozenset(partitions)), **rest)
+        command(wanted=PartitionFilter.of(topics or None, partitions or None), **rest)
 
     return declare(call, _TOPIC, _PARTITION)
 

@@ -20,7 +20,7 @@ from kafkascan.format.errors import NoLogsError
 if TYPE_CHECKING:
     from kafkascan.cli.run import FindingReport
     from kafkascan.logs.log_dir import LogDir
-    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.logs.log_finding import PartitionFilter
     from kafkascan.tiered.tier_listing import TieredLogs
 
 _SHOWN_TOPICS = 10

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from kafkascan.format.arguments import require_items
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.file_names import parse_segment_name
@@ -18,6 +20,8 @@ from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object
 from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, path_or_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, select_segments
+
+SomePlace = TypeVar("SomePlace", bound=Place)
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
 # (LocalLog.parseTopicPartitionName in Kafka).
@@ -285,3 +289,78 @@ def partition_of(folder: Folder, path: str | None = None) -> PartitionDir:
 
 def _topic_order(partition: PartitionDir) -> tuple[str, int, str]:
     return partition.topic or "", partition.partition or 0, str(partition.path)
+
+
+@dataclass(frozen=True)
+class PartitionFilter:
+    """
+    The partitions to read in directories and archives.
+
+    Attributes
+    ----------
+    topics : frozenset of str, or None
+    numbers : frozenset of int, or None
+        Each is all, if it is None.
+    """
+
+    topics: frozenset[str] | None = None
+    numbers: frozenset[int] | None = None
+
+    @classmethod
+    def of(
+        cls, topics: Collection[str] | None = None, partitions: Collection[int] | None = None
+    ) -> PartitionFilter:
+        """
+        Return the filter of arguments.
+
+        Raises
+        ------
+        TypeError
+            If they are no collections of str and int.
+        """
+        require_items(str, topics=topics)
+        require_items(int, partitions=partitions)
+        return cls(
+            None if topics is None else frozenset(topics),
+            None if partitions is None else frozenset(partitions),
+        )
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it may leave out a partition."""
+        return self.topics is not None or self.numbers is not None
+
+    def has(self, topic: str | None, number: int | None) -> bool:
+        """Return whether a partition is to be read."""
+        is_topic = self.topics is None or topic in self.topics
+        return is_topic and (self.numbers is None or number in self.numbers)
+
+    def partitions(self, log_dir: LogDir) -> LogDir:
+        """
+        Return the wanted partitions of a directory or archive.
+
+        Raises
+        ------
+        NoLogsError
+            If the filter leaves out all of them.
+        """
+        if not self.is_given:
+            return log_dir
+        found = [one for one in log_dir.partitions if self.has(one.topic, one.partition)]
+        if not found:
+            raise self.nothing_in(str(log_dir.path))
+        return replace(log_dir, partitions=found)
+
+    def nothing_in(self, path: str) -> NoLogsError:
+        """Return the error that none of the wanted partitions is in a place."""
+        numbers = (f"number {one}" for one in sorted(self.numbers or ()))
+        names = ", ".join([*sorted(self.topics or ()), *numbers]) or "no topic or number"
+        return NoLogsError(path, f"no partitions of {names} here")
+
+    def select(self, place: SomePlace) -> SomePlace | LogDir:
+        """Return the place, or the wanted `partitions` of a directory or archive."""
+        log_dir = find_log_dir(place) if self.is_given else None
+        return place if log_dir is None else self.partitions(log_dir)
+
+
+ALL_PARTITIONS = PartitionFilter()

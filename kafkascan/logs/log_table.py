@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -21,7 +21,7 @@ from kafkascan.logs.log_chunks import (
     threads_for,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
-from kafkascan.logs.log_finding import no_logs, open_log_dir
+from kafkascan.logs.log_finding import PartitionFilter, no_logs, open_log_dir
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.log_schemas import LOG_BATCH_SCHEMA
 from kafkascan.logs.opened_logs import Log, list_logs, live_logs
@@ -201,6 +201,8 @@ def scan_log_dir(
     log_dir: LogDirLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     columns: Sequence[str] | None = None,
     rows: int = 65_536,
     threads: int | None = None,
@@ -216,6 +218,10 @@ def scan_log_dir(
     ----------
     log_dir : path or LogDir
         See `open_log_dir`: a data directory, the folder of a partition, or a tar of them.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     columns : sequence of str, optional
         Columns of the Arrow stream, of ``topic``, ``partition``, ``segment`` and `COLUMN_NAMES`;
         all of them by default.
@@ -267,6 +273,7 @@ def scan_log_dir(
     require_columns([name for name in names if name not in PLACE_COLUMNS])
     log_dir = as_object_url(log_dir, storage_options)
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
+    opened = PartitionFilter.of(topics, partitions).partitions(opened)
     once = include == "log"
     logs = live_logs(opened, log_start_offset) if once else list_logs(opened, SegmentKinds.ALL)
     if not logs:

@@ -20,7 +20,12 @@ from kafkascan.io.folders import DiskFolder, PinnedFolder, SingleFileFolder, pin
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
-from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
+from kafkascan.logs.log_finding import (
+    PartitionFilter,
+    find_log_dir,
+    no_logs,
+    partition_dir,
+)
 from kafkascan.logs.segment import SegmentFile, position_after, segment_file
 
 Result = TypeVar("Result")
@@ -231,6 +236,29 @@ def open_logs(
             raise live[0].error
         return live
     return [_one_file(logs, damaged)]
+
+
+def selected_logs(logs: LogsLike, wanted: PartitionFilter) -> LogsLike:
+    """
+    Return the wanted logs of a directory or an archive.
+
+    Raises
+    ------
+    NoLogsError
+        If there are none.
+    ValueError
+        If partitions are wanted of a segment or a source.
+    As `open_log_dir`.
+    """
+    if not wanted.is_given:
+        return logs
+    if isinstance(logs, PartitionDir):
+        logs = LogDir(logs.path, [logs])
+    if isinstance(logs, (str, os.PathLike, ObjectUrl)):
+        logs = find_log_dir(logs) or logs
+    if not isinstance(logs, LogDir):
+        raise ValueError("topics and partitions select logs of a directory or an archive")
+    return wanted.partitions(logs)
 
 
 def open_partition(partition: PartitionDir, log_start_offset: int | None = None) -> Log:

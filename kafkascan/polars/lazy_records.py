@@ -14,12 +14,12 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from kafkascan.format.arguments import require_items
-from kafkascan.format.errors import NoLogsError, UnknownColumnError, ValueSchemaError
+from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.io.worker_threads import ThreadPool, current_team
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import CHANGED_WHILE_READ, notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
@@ -224,6 +224,7 @@ def scan_records(
     /,
     *,
     topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     columns: Sequence[str] | None = None,
     control: Control = "skip",
     isolation: Isolation = "read_uncommitted",
@@ -257,6 +258,8 @@ def scan_records(
     topics : collection of str, optional
         Topics to read. By default all; with `key` or `value`, those whose names do not begin with
         an underscore, which are Kafka's own and the registry's.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     columns : sequence of str, optional
         Columns of the frame: ``topic``, ``partition`` and the columns of `read_records` except
         ``batch``. By default ``topic``, ``partition``, ``offset``, ``timestamp``, ``key``,
@@ -286,7 +289,7 @@ def scan_records(
     Raises
     ------
     NoLogsError
-        If there are no logs, or none of `topics`.
+        If there are no logs, or none of `topics` and `partitions`.
     UnknownColumnError
         If a column does not exist.
     ValueSchemaError
@@ -327,11 +330,12 @@ def scan_records(
     of_places = [
         open_logs(as_object_url(place, storage_options), log_start_offset) for place in places
     ]
+    wanted = PartitionFilter.of(topics, partitions)
     for note in itertools.chain.from_iterable(map(notes_of_moving, of_places)):
-        if topics is None or note.topic in topics:
+        if wanted.has(note.topic, note.partition):
             warnings.warn(_warning_of(note), stacklevel=2)
     is_typed = key is not None or value is not None
-    opened = _of_topics(list(itertools.chain.from_iterable(of_places)), topics, is_typed=is_typed)
+    opened = _wanted_logs(list(itertools.chain.from_iterable(of_places)), wanted, is_typed=is_typed)
     given = require_decoders(key=key, value=value)
     if given:
         options = replace(options, also_stored=("offset", "headers"))
@@ -340,23 +344,22 @@ def scan_records(
     return register_io_source(source.frames, schema=source.schema)
 
 
-def _of_topics(logs: list[Log], topics: Collection[str] | None, *, is_typed: bool) -> list[Log]:
+def _wanted_logs(logs: list[Log], wanted: PartitionFilter, *, is_typed: bool) -> list[Log]:
     """
-    Return the logs of some topics.
+    Return the wanted logs.
 
     Raises
     ------
     NoLogsError
         If there are none.
     """
-    if topics is None:
-        others = [one for one in logs if not (one.partition.topic or "").startswith("_")]
-        return others if is_typed and others else logs
-    require_items(str, topics=topics)
-    found = [log for log in logs if log.partition.topic in topics]
-    if not found:
+    found = [log for log in logs if wanted.has(log.partition.topic, log.partition.partition)]
+    if not found and wanted.is_given:
         place = ", ".join(sorted({str(log.partition.path.parent) for log in logs})) or "no paths"
-        raise NoLogsError(place, f"no partitions of {', '.join(sorted(topics))} here")
+        raise wanted.nothing_in(place)
+    if is_typed and wanted.topics is None:
+        others = [one for one in found if not (one.partition.topic or "").startswith("_")]
+        return others or found
     return found
 
 

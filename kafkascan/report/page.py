@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -25,8 +25,8 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown
 from kafkascan.logs.log_dir import LogDir
-from kafkascan.logs.log_finding import find_log_dir
-from kafkascan.logs.opened_logs import LogsLike, open_logs
+from kafkascan.logs.log_finding import PartitionFilter, find_log_dir
+from kafkascan.logs.opened_logs import LogsLike, open_logs, selected_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import Recovery, damage_headline, writing_command
@@ -73,6 +73,8 @@ def build_report(
     logs: LogsLike,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     title: str | None = None,
     verify: bool = True,
     advice: bool = False,
@@ -86,6 +88,10 @@ def build_report(
     ----------
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A broker's data dir, the folder of a partition, a tar of them, or a segment.
+    topics : collection of str, optional
+        Topics to read of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to read; by default all.
     title : str, optional
         Title of the page; by default the path.
     verify : bool, default True
@@ -119,6 +125,7 @@ def build_report(
     template = _template()
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs  # listed once
+    logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
     walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
     facts, counter, collector = Facts.of(walk.logs), CensusCounter(walk), TransactionCollector(walk)
     for log_slice in walk:

@@ -45,7 +45,7 @@ from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
 
 if TYPE_CHECKING:
     from kafkascan.cli.run import FindingReport, Run
-    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.logs.log_finding import PartitionFilter
     from kafkascan.tables.table import AnyTable
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.

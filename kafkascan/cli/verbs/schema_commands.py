@@ -27,7 +27,7 @@ from kafkascan.schemas.registry_schemas import (
 
 if TYPE_CHECKING:
     from kafkascan.cli.run import FindingReport, Run
-    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.logs.log_finding import PartitionFilter
     from kafkascan.tables.table import AnyTable
 
 _TOPIC = option("--schemas-topic NAME", "schemas_topic", default=SCHEMAS_TOPIC,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kafkascan.cli.run import FindingReport, Run
     from kafkascan.io.background_calls import BackgroundCalls
     from kafkascan.logs.log_dir import LogDir
-    from kafkascan.logs.queries.segment_inputs import PartitionFilter
+    from kafkascan.logs.log_finding import PartitionFilter
     from kafkascan.logs.reading import Isolation
     from kafkascan.records.typed_items import ColumnDecoders
     from kafkascan.tables.table import Table

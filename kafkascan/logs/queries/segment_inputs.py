@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kafkascan.format.errors import FileGoneError, NoLogsError
+from kafkascan.format.errors import FileGoneError
 from kafkascan.io.folders import DiskFolder, PinnedFolder
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, attempts_to_open
-from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
+from kafkascan.logs.log_finding import (
+    ALL_PARTITIONS,
+    PartitionFilter,
+    find_log_dir,
+    no_logs,
+    partition_of,
+)
 from kafkascan.logs.log_problems import (
     LogChecks,
     LogProblems,
@@ -28,55 +34,6 @@ SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
 """The columns that identify a segment."""
 
 OnUnreadable = Callable[[str, OSError], None]
-
-
-@dataclass(frozen=True)
-class PartitionFilter:
-    """
-    The partitions to read in directories and archives.
-
-    Attributes
-    ----------
-    topics : frozenset of str
-    numbers : frozenset of int
-        Each is all, if it is empty.
-    """
-
-    topics: frozenset[str] = frozenset()
-    numbers: frozenset[int] = frozenset()
-
-    @property
-    def is_given(self) -> bool:
-        """Whether it may leave out a partition."""
-        return bool(self.topics or self.numbers)
-
-    def has(self, topic: str | None, number: int | None) -> bool:
-        """Return whether a partition is to be read."""
-        is_topic = not self.topics or topic in self.topics
-        return is_topic and (not self.numbers or number in self.numbers)
-
-    def partitions(self, log_dir: LogDir) -> LogDir:
-        """
-        Return the wanted partitions of a directory or archive.
-
-        Raises
-        ------
-        NoLogsError
-            If the filter leaves out all of them.
-        """
-        found = [one for one in log_dir.partitions if self.has(one.topic, one.partition)]
-        if self.is_given and not found:
-            names = [*sorted(self.topics), *(f"number {one}" for one in sorted(self.numbers))]
-            raise NoLogsError(str(log_dir.path), f"no partitions of {', '.join(names)} here")
-        return replace(log_dir, partitions=found)
-
-    def select(self, path: Path) -> Path | LogDir:
-        """Return the path, or the wanted `partitions` of a directory or archive."""
-        log_dir = find_log_dir(path) if self.is_given else None
-        return path if log_dir is None else self.partitions(log_dir)
-
-
-ALL_PARTITIONS = PartitionFilter()
 
 
 @dataclass(frozen=True)
@@ -229,7 +186,7 @@ class SegmentPaths:
     log_start_offset: int | None
     memory_map: bool
     drop_cache: bool | None
-    wanted: PartitionFilter = field(default_factory=lambda: ALL_PARTITIONS)
+    wanted: PartitionFilter = ALL_PARTITIONS
 
     def from_first_offset(self) -> SegmentPaths:
         """Return the paths of the same files, and of those before the log start offset."""
