@@ -252,7 +252,8 @@ def _pending_rows(opened: OpenRange) -> Iterator[Callable[[], pa.RecordBatch]]:
         if len(batches):
             yield partial(rows.build, batches, verdicts)
     for error in opened.damage.take_kept():
-        yield partial(rows.build_damage, error, walk.trailing_bytes)
+        unread = 0 if error.symbol in OFFSET_SYMBOLS else walk.trailing_bytes
+        yield partial(rows.build_damage, error, unread)
 
 
 def checked_batches(
