@@ -23,6 +23,8 @@ LINES_IN_SHORT = [line for line in LINES if line not in SLOW_LINES]
 OF_SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 # Sends a signal when Python calls a function for the n-th time, so that a moment can be repeated.
+# Not by setprofile, which also calls its function at the end of `with lock`, before the lock is
+# released: a signal that comes there would leave it locked.
 _WITH_SIGNAL = """
 import os, signal, sys
 from kafkascan.cli import main
@@ -30,19 +32,19 @@ from kafkascan.cli import main
 number, moment, *arguments = sys.argv[1:]
 left = int(moment)
 
-def count(_frame, event, _argument):
+def count(_frame, _event, _argument):
     global left
-    left -= event == "call"
-    if left == 0 and event == "call":
+    left -= 1
+    if left == 0:
         os.kill(os.getpid(), int(number))
 
 # A shell that runs the tests in the background makes its processes ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sys.setprofile(count)
+sys.settrace(count)
 try:
     code = main(arguments)
 finally:
-    sys.setprofile(None)
+    sys.settrace(None)
 print("calls", int(moment) - left, file=sys.stderr)
 sys.exit(code)
 """

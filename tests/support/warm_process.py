@@ -66,11 +66,27 @@ def run(task):
     sys.stderr.flush()
     os._exit(code)
 
+def end(child):
+    # A child that hangs may have replaced its own alarm.
+    def kill(number, frame):
+        nonlocal is_hanging
+        is_hanging = True
+        os.kill(child, signal.SIGKILL)
+
+    is_hanging = False
+    signal.signal(signal.SIGALRM, kill)
+    signal.alarm(task["seconds"] + 10)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(0)
+    return -signal.SIGALRM if is_hanging else code
+
 for line in sys.stdin:
+    task = json.loads(line)
     child = os.fork()
     if child == 0:
-        run(json.loads(line))
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        run(task)
+    print(int(end(child)), flush=True)
 """
 
 
