@@ -22,6 +22,7 @@ from kafkascan.spark import jobs, recommended_conf
 from kafkascan.spark.jobs.lake_tables import DeltaTable
 from tests.oracle.spark_kafka import jar_folder, lake_conf
 
+_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # The JVM starts sooner, and tables have few rows.
 _QUICK = {
     "spark.ui.enabled": "false",
@@ -32,7 +33,8 @@ _QUICK = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.executor.memory": "500m",
     "spark.executor.cores": "1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": _QUICK_JVM,
+    "spark.executor.extraJavaOptions": _QUICK_JVM,
 }
 
 

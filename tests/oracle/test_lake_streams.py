@@ -21,6 +21,7 @@ from tests.oracle.jvm import wait_until
 from tests.oracle.live_writer import LiveWriter
 from tests.oracle.spark_kafka import SparkBeside, lake_conf
 from tests.oracle.stage import Stage
+from tests.support.examples import seeds
 
 pytestmark = pytest.mark.oracle
 
@@ -29,7 +30,7 @@ _BROKER = {
     "log.segment.delete.delay.ms": "100",
     "log.initial.task.delay.ms": "100",
 }
-_KILLS = 3
+_KILLS = len(seeds(3, least=2))
 _STEADY_SECONDS = 8
 
 Row = tuple[str, int, int]

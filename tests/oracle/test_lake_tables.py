@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -19,11 +18,9 @@ import pytest
 import kafkascan as ks
 from kafkascan.schemas import open_registry
 from kafkascan.spark.options.manifests import MANIFESTS
-from tests.oracle.lake_race import TABLES, Driver, race
+from tests.oracle.lake_race import TABLES, Driver
 from tests.oracle.rest_catalog import RestCatalog
 from tests.oracle.spark_kafka import ROOT, install, jar_folder, pyspark_folder, spark_version
-from tests.spark.cluster import running_cluster
-from tests.spark.java import MISSING, find_java
 from tests.spark.logs import DATA, damaged_log, rows, segment_path
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -378,37 +375,3 @@ def test_the_command_of_the_page(tmp_path: Path) -> None:
     names = ("events", "orders", "payments")
     tables = {f"{name}{end}" for name in names for end in ("", "_problems")}
     assert {one.name for one in (tmp_path / "warehouse" / "db").iterdir()} == tables
-
-
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_a_cluster_whose_executors_are_killed(kind: str, tmp_path: Path) -> None:
-    java = find_java()
-    assert java is not None, MISSING
-    install()
-    target = {"table": TABLES[kind].format(folder=tmp_path, name="t"), "table_format": kind}
-    with running_cluster(java, tmp_path, pyspark_folder() / "pyspark") as cluster:
-        driver = Driver(tmp_path, cluster.url)
-        try:
-            driver.tell("write_table", path=str(DATA), maxBytesPerTrigger="80k", **target)
-            inserts = 0
-            while "result" not in (said := driver.hear()):
-                assert "error" not in said, said
-                if said.get("before") == "INSERT":
-                    inserts += 1
-                    for pid in cluster.executors(inserts % 2)[:1]:
-                        os.kill(pid, signal.SIGKILL)
-            assert inserts > 3
-            found = read(driver, target["table"], "topic, `partition`, offset")
-        finally:
-            driver.kill()
-    expected = [
-        (row["topic"], row["partition"], row["offset"])
-        for row in rows(path=str(DATA), subscribePattern=".*")
-    ]
-    assert Counter(tuple(row.values()) for row in found) == Counter(expected)
-
-
-@pytest.mark.parametrize("kind", ["iceberg", "delta"])
-def test_two_drivers_that_are_killed(kind: str, tmp_path: Path) -> None:
-    killed = race(kind, 4, tmp_path, seed=len(kind))
-    assert sum(killed.values()) == 4

@@ -26,13 +26,14 @@ from tests.oracle.stage import Stage
 from tests.spark.logs import record_batches
 from tests.spark.test_stream import Follower
 from tests.support.command_line import run
+from tests.support.examples import seeds
 
 pytestmark = pytest.mark.oracle
 
 COMMITTED = "read_committed"
 PRODUCERS = 3
 # Each round has a new topic, as reads of a long log take long.
-READS, ROUNDS = 2000, 5
+READS, ROUNDS = len(seeds(2000)), len(seeds(5, least=2))
 # Of slow consumers, and between the reads of followers, in seconds.
 _PAUSE = 0.005
 

@@ -22,6 +22,7 @@ from tests.oracle.clients import JavaClients
 from tests.oracle.jvm import wait_until
 from tests.oracle.stage import Stage
 from tests.support import command_line
+from tests.support.examples import seeds
 
 pytestmark = pytest.mark.oracle
 
@@ -65,8 +66,8 @@ _COMMANDS = (
 _QUERY = 'SELECT count(*), max("offset") FROM records'
 # The cleaner replaced a file since it was listed.
 _REPLACED = "bytes since the listing [SOURCE_FAULT]"
-COMMANDS_RUN = 200
-TASKS_RUN = 300
+COMMANDS_RUN = max(len(_COMMANDS), len(seeds(200)))
+TASKS_RUN = len(seeds(300))
 
 
 @contextmanager
