@@ -23,7 +23,7 @@ from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import loaded_epochs
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import CorruptCheckpointError, FileGoneError, KafkaScanError
+from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
@@ -32,22 +32,11 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import threads_for
-from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
+from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import ALL_PARTITIONS, PartitionFilter
-from kafkascan.logs.log_problems import (
-    LogChecks,
-    LogProblems,
-    SegmentOffsets,
-    notes_of_moving,
-)
-from kafkascan.logs.opened_logs import (
-    Log,
-    LogsLike,
-    OffsetCursor,
-    open_logs,
-    open_partition,
-    selected_logs,
-)
+from kafkascan.logs.log_problems import LogProblems, notes_of_moving
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, open_partition, selected_logs
+from kafkascan.logs.walking.log_reader import LogReader
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
 
@@ -353,37 +342,17 @@ def _path_of(logs: Any) -> str:
 def _of_log(log: Log) -> LogFingerprints:
     tables: list[FingerprintRows] = []
     problems, partition = LogProblems([log]), log.partition
-    epochs, checks = _epochs_of(partition, problems), LogChecks(log, problems)
-    cursor, start_offset = OffsetCursor(), log.start_offset if log.has_deleted_offsets else 0
-    for listed in log.served_segments:
-        scan = None
-        for segment in attempts_to_open(listed):
-            try:
-                scan = scan_batches(segment.listed(), on_corrupt="resync")
-                break
-            except FileGoneError:
-                continue
-            except (OSError, KafkaScanError) as error:
-                checks.add_error(segment, error)
-                break
-        else:  # retention has deleted it, and all before it
-            tables.clear()
-            checks.skip()
-        if scan is None:
-            continue
-        first = start_offset if segment is listed else max(start_offset, listed.base_offset or 0)
-        offsets = SegmentOffsets(segment, cursor.position)
-        unread = offsets.unread(scan.batches)
-        if not scan.gaps:
-            offsets.add(unread)
-        checks.add(offsets, scan)
-        if scan.gaps:  # whose offsets are missing, too
-            checks.skip()
-        problems.add_overlaps(partition, cursor.add(segment, offsets.reached))
-        tables.append(fingerprint_batches(rows_from(unread, first)))
-        for one in scan.problems:
-            problems.add(replace(one, topic=partition.topic, partition=partition.partition))
-    checks.finish()
+    epochs = _epochs_of(partition, problems)
+    for reading in LogReader(log, problems, goes_on=True):
+        if reading.is_first:
+            tables.clear()  # of what retention has deleted meanwhile
+        with reading:
+            reading.end = scan = scan_batches(reading.segment.listed(), on_corrupt="resync")
+            unread = reading.offsets.unread(scan.batches)
+            reading.offsets.add_around([gap.position for gap in scan.gaps], unread)
+            tables.append(fingerprint_batches(rows_from(unread, reading.start_offset)))
+            for one in scan.problems:
+                problems.add(replace(one, topic=partition.topic, partition=partition.partition))
     rows = join_rows(tables, FINGERPRINT)
     return LogFingerprints(partition.topic, partition.partition, rows, problems.found, epochs)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import layout as _layout, markers as _core, producers as _producers
 from kafkascan.batches.columns import BatchTable, is_control
+from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.screening import CONTROL, screen
 from kafkascan.format.errors import STATUS, CorruptBatchError, detached, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD, NamedCode
@@ -194,7 +195,7 @@ def _first_record(source: Source, batch: np.void) -> RecordTable | None:
     struct.pack_into(">i", alone, _WIRE["records_count"], 1)
     try:
         options = ReadOptions(columns=("timestamp", "key", "value"), control="only")
-        return decode_records(bytes(alone), None, options)
+        return decode_records(alone, scan_batches(alone).batches, options)
     except CorruptBatchError:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -132,8 +133,15 @@ class LogProblems:
         topic, number = partition.topic, partition.partition
         self.add(problem_of(error, str(path), topic=topic, partition=number), error)
 
-    def add_tail(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
-        """Add what follows the last batch of a source that is read by itself."""
+    def add_source(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
+        """Add what is wrong with a source that was read by itself."""
+        if tail.error is not None:
+            self.add(problem_of(tail.error, source.path))
+        self.add_offsets(source.path, offsets)
+        self._add_tail(source, tail, offsets)
+
+    def _add_tail(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
+        """Add what follows the last batch of a source that was read by itself."""
         if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return
         symbol, position = str(tail.end), tail.valid_bytes
@@ -331,6 +339,8 @@ class BatchOffsets:
         The first one: its first offset, the offset after it, and the position of the batch there.
     disorder : (int, int) or None
         Offset and position of the first batch that does not follow the one before it.
+    is_after_loss : bool
+        Whether bytes were lost after the last batch.
     """
 
     is_cleaned: bool = False
@@ -339,17 +349,25 @@ class BatchOffsets:
     gaps: int = 0
     gap: tuple[int, int, int] | None = None
     disorder: tuple[int, int] | None = None
-    _is_after_loss: bool = False
+    is_after_loss: bool = False
 
     def add_loss(self) -> None:
         """Add lost bytes: the offsets between the batches around them are no gap."""
-        self._is_after_loss = True
+        self.is_after_loss = True
+
+    def add_around(self, losses: Sequence[int], batches: BatchTable) -> None:
+        """Add the next batches, with the positions of lost bytes before, among and after them."""
+        rows = np.searchsorted(batches["position"], np.unique(losses)).tolist()
+        self.add(batches[: rows[0] if rows else None])
+        for row, stop in itertools.pairwise([*rows, len(batches)]):
+            self.add_loss()
+            self.add(batches[row:stop])
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches, of which `screen` may have returned the flags already."""
         if not len(batches):
             return
-        is_after_loss, self._is_after_loss = self._is_after_loss, False
+        is_after_loss, self.is_after_loss = self.is_after_loss, False
         flags = screen(batches) if flags is None else flags
         # Numbers of single rows: most segments of many logs have few batches.
         head, tail = batches[0], batches[-1]
@@ -366,6 +384,11 @@ class BatchOffsets:
             self.is_cleaned = _are_cleaned(batches)
         end_offset = int(tail["base_offset"]) + int(tail["last_offset_delta"]) + 1
         self.end_offset = min(end_offset, _GREATEST)
+
+    def take(self, batches: BatchTable) -> BatchTable:
+        """Add the next batches, and return those of them that are to be read."""
+        self.add(batches)
+        return batches
 
     def _check(self, batches: BatchTable, expected: NDArray[np.int64]) -> None:
         """Find gaps and disorder among batches, by the offsets that each should have."""
@@ -422,6 +445,12 @@ class SegmentOffsets(BatchOffsets):
         if len(found) < len(batches):
             self._compare_with_name(batches[: len(batches) - len(found)])
         return found
+
+    def take(self, batches: BatchTable) -> BatchTable:
+        """Add the next batches, and return those of them that were not read before."""
+        unread = self.unread(batches)
+        self.add(unread)
+        return unread
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches that are read; see `BatchOffsets.add`."""
@@ -609,6 +638,8 @@ class LogChecks:
         if expected is not None:
             base = max(expected, named or 0)
             self.expected = position_after(base, named or 0, one.end_offset)
+        if one.is_after_loss:
+            self.expected = None
         self.last = segment
 
     def _guess(self, symbol: str, message: str, segment: SegmentFile, position: int) -> None:

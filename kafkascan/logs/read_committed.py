@@ -17,19 +17,14 @@ from kafkascan.batches.columns import BatchTable, is_control, is_transactional, 
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
-from kafkascan.format.errors import (
-    CorruptBatchError,
-    FileGoneError,
-    KafkaScanError,
-    detached,
-    record_error,
-)
+from kafkascan.format.errors import CorruptBatchError, record_error
 from kafkascan.io.sources import READ_AT_ONCE, Source, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl
-from kafkascan.logs.log_dir import LogLike, PartitionDir, attempts_to_open
+from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import Log, OffsetCursor, at_one_moment, open_logs
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import Log, at_one_moment, open_logs
+from kafkascan.logs.walking.log_reader import LogReader
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
 
@@ -216,36 +211,21 @@ def committed_view_of(
         Whether the log is one source, whose end says nothing about its log.
     on_corrupt : {"raise", "stop"}
     """
-    builder, problems, cursor = CommittedViewBuilder(), LogProblems(), OffsetCursor()
-    checks = LogChecks(log, problems)
+    builder, problems = CommittedViewBuilder(), LogProblems()
+    goes_on = on_corrupt == "stop"
+    reader = LogReader(log, problems, goes_on=goes_on, segments=log.segments, is_alone=is_alone)
     unreadable: list[int] = []  # offsets of markers
-    for listed in log.segments:
-        for segment in attempts_to_open(listed):
-            offsets = SegmentOffsets(segment, cursor.position)
-            try:
-                with borrowed_source(segment.listed(), read_below=READ_AT_ONCE) as owner:
-                    headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
-                    for table in headers:
-                        rows = offsets.unread(table)
-                        offsets.add(rows)
-                        builder.add(owner, rows)
-                    checks.add(offsets, headers)
-            except FileGoneError:
-                continue
-            except (OSError, KafkaScanError) as error:
-                if on_corrupt == "raise":
-                    raise
-                checks.add_error(segment, detached(error))
-                if isinstance(error, CorruptBatchError):  # a marker
-                    unreadable.append(error.base_offset or 0)
-            cursor.add(segment, offsets.reached)
-            break
-        else:
-            checks.skip()
-    if not is_alone:
-        checks.finish()
-    if on_corrupt == "raise":
-        problems.require_complete()
+    for reading in reader:
+        with (
+            reading,
+            borrowed_source(reading.segment.listed(), read_below=READ_AT_ONCE) as source,
+        ):
+            headers = iter_batches(source, rows=_ROWS, on_corrupt=on_corrupt)
+            for table in headers:
+                builder.add(source, reading.offsets.take(table))
+            reading.end = headers
+        if isinstance(reading.error, CorruptBatchError):  # a marker
+            unreadable.append(reading.error.base_offset or 0)
     view = builder.view(log.segments[-1].base_offset or 0)
     stable = min([view.last_stable_offset, *unreadable])
     return replace(view, last_stable_offset=stable, problems=problems.found)

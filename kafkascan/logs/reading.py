@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,15 +22,8 @@ from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log, at_one_moment, open_partition
 from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.segment import SegmentFile, segment_at
-from kafkascan.logs.walking.log_reading import (
-    collecting,
-    every_segment,
-    iter_from,
-    iter_log,
-    last_table,
-    read_from,
-    read_log,
-)
+from kafkascan.logs.walking.log_reader import every_segment
+from kafkascan.logs.walking.log_reading import iter_log, iter_source, read_log, read_source
 from kafkascan.records.read_options import (
     DEFAULT_MAX_DECOMPRESSED_SIZE,
     Control,
@@ -198,8 +190,7 @@ def read_records(
             table = read_log(found, options, problems, _segments_within(limits, found))
         else:
             require_not_negative(log_start_offset=log_start_offset)
-            options = collecting(options, problems)
-            table = read_from(found, batches, log_start_offset or 0, options)
+            table = read_source(found, batches, log_start_offset or 0, options, problems)
         if typed is not None:
             table = _decoded(table, typed, problems)
         return table.with_problems(problems.found)
@@ -298,9 +289,7 @@ def iter_records(
         tables = iter_log(found, options, problems=problems, is_wanted=is_wanted)
         return decoded_tables(tables, typed, problems)
     require_not_negative(log_start_offset=log_start_offset)
-    options = collecting(options, problems)
-    tables = iter_from(found, batches, log_start_offset or 0, options)
-    tables = itertools.chain(tables, last_table(problems, options))
+    tables = iter_source(found, batches, log_start_offset or 0, options, problems)
     return decoded_tables(tables, typed, problems)
 
 

@@ -34,7 +34,7 @@ from kafkascan.logs.queries.conditions import (
 )
 from kafkascan.logs.reading import Isolation
 from kafkascan.logs.selected_records import RecordSelection
-from kafkascan.records.decoding import decode_records
+from kafkascan.records.decoding import no_records
 from kafkascan.records.read_options import (
     DEFAULT_MAX_DECOMPRESSED_SIZE,
     Control,
@@ -415,7 +415,7 @@ class _LazyRecords:
     @property
     def schema(self) -> pl.Schema:
         """The columns of the frame and their types."""
-        none = decode_records(b"", None, self.options).to_polars()
+        none = no_records(self.options).to_polars()
         types = {**_PLACE_TYPES, **none.schema, **self._typed_schema()}
         return pl.Schema({name: types[name] for name in self.names})
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.columns import BatchTable, require_batch_table
+from kafkascan.batches.scan import iter_open_batches
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NamedCode
 from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError, decode
 from kafkascan.format.schemas.message_encoder import encode
 from kafkascan.format.schemas.message_files import read_messages
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.records.decoding import iter_decoded
+from kafkascan.records.decoding import iter_decoded_tables
 from kafkascan.records.read_options import ReadOptions
 
 _KEY = struct.Struct(">hh")
@@ -199,7 +200,9 @@ def read_control_records(
 
 def _read(source: Source, batches: BatchTable | None) -> list[ControlRecord]:
     found = []
-    for table in iter_decoded(source, batches, ReadOptions(control="only")):
+    given = None if batches is None else [require_batch_table(batches)]
+    headers = iter_open_batches(source) if given is None else given
+    for table in iter_decoded_tables(source, headers, ReadOptions(control="only")):
         for record in table:
             batch = table.batches[record.batch]
             try:

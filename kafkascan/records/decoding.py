@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from kafkascan._core import plain_batches as _plain, records as _core
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
-from kafkascan.batches.scan import iter_open_batches, scan_batches
 from kafkascan.batches.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
-from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK
+from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, COMPRESSION_MASK
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
@@ -42,27 +41,16 @@ _MAX_READ_PER_TABLE = 1 << 24
 _FIRST_BATCHES = 64
 
 
-def decode_records(
-    source: SourceLike, batches: BatchTable | None, options: ReadOptions
-) -> RecordTable:
-    """Decode records into one table, on several threads; see `read_records`."""
+def decode_records(source: SourceLike, batches: BatchTable, options: ReadOptions) -> RecordTable:
+    """Decode the records of batches into one table, on several threads; see `read_records`."""
     # An opened source is not closed: it lives as long as the table that views it.
     with borrowed_source(source, close=False) as owner:
-        if batches is None and owner.ahead is not None and not _selects_few(options):
-            headers = _header_tables(owner, options)
-            tables = [_decode_all(owner, batches, options) for batches in headers]
-            return RecordTable.joined(tables) if tables else decode_records(b"", None, options)
-        if batches is None:
-            batches = scan_headers(owner, options)
         return _decode_all(owner, require_batch_table(batches), options)
 
 
-def scan_headers(source: Source, options: ReadOptions) -> BatchTable:
-    """Return the headers of a source."""
-    scan = scan_batches(source, threads=options.threads, on_corrupt=options.on_corrupt)
-    batches = options.on_headers(scan.batches)
-    options.on_end(source, scan)
-    return batches
+def no_records(options: ReadOptions) -> RecordTable:
+    """Return a table of no records, with the columns of others."""
+    return decode_records(b"", np.empty(0, BATCH_DTYPE), options)
 
 
 def _decode_all(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -152,34 +140,22 @@ def _copied(data: bytes) -> Buffers:
 
 
 def iter_decoded(
-    source: SourceLike, batches: BatchTable | None, options: ReadOptions
+    source: Source, batches: BatchTable, options: ReadOptions
 ) -> Iterator[RecordTable]:
-    """Decode records into tables of bounded size; see `iter_records`."""
-    return _iter_tables(source, None if batches is None else require_batch_table(batches), options)
+    """Decode the records of batches into tables of bounded size; see `iter_records`."""
+    return iter_decoded_tables(source, [require_batch_table(batches)], options)
 
 
-def _iter_tables(
-    source: SourceLike, batches: BatchTable | None, options: ReadOptions
+def iter_decoded_tables(
+    source: Source, headers: Iterable[BatchTable], options: ReadOptions
 ) -> Iterator[RecordTable]:
-    with borrowed_source(source, close=False) as owner:
-        for table in _header_tables(owner, options) if batches is None else [batches]:
-            for group in _groups(owner, options.select(table), options.batch_size):
-                for decoded in _decode_group(owner, group, options):
-                    records = options.select_records(decoded)
-                    if len(records):
-                        yield records
-
-
-def _selects_few(options: ReadOptions) -> bool:
-    return options.selects_few or options.control == "only"
-
-
-def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
-    reads_content = not _selects_few(options)
-    headers = iter_open_batches(source, on_corrupt=options.on_corrupt, reads_content=reads_content)
+    """Decode the records of tables of batches, each when it is needed."""
     for table in headers:
-        yield options.on_headers(table)
-    options.on_end(source, headers)
+        for group in _groups(source, options.select(table), options.batch_size):
+            for decoded in _decode_group(source, group, options):
+                records = options.select_records(decoded)
+                if len(records):
+                    yield records
 
 
 def _decode_group(

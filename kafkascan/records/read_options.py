@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from kafkascan._core.records import has_control_batches
 from kafkascan.batches.columns import BatchTable, is_control
-from kafkascan.batches.scan import BatchIterator, BatchScan
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import require_threads
-from kafkascan.io.sources import Source
 from kafkascan.records.record_table import (
     DEFAULT_RECORD_COLUMNS,
     RecordTable,
@@ -40,18 +38,6 @@ Wanted: TypeAlias = "Callable[[RecordTable], NDArray[np.bool_]]"
 OnCorruptLog: TypeAlias = Literal["raise", "stop"]
 """What a reader of records does at damage: raise an error, or return what can be read."""
 
-HeadersEnd: TypeAlias = "BatchScan | BatchIterator"
-"""How the headers of a source end."""
-
-
-def ignore(*_: object) -> None:
-    """Do nothing with what was read."""
-
-
-def every_batch(batches: BatchTable) -> BatchTable:
-    """Return the batches."""
-    return batches
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
@@ -69,11 +55,6 @@ class ReadOptions:
     selects_few : bool
         Whether few batches are visible. The headers of an object in a store are then read without
         the bytes between them.
-    on_headers : callable, optional
-        Takes each table of headers that was read of a source, before batches are selected, and
-        returns the part of it to read.
-    on_end : callable, optional
-        Takes a source and how its headers end, if they were read to their end.
     also_stored : sequence of str
         Columns to decode besides the requested ones, such as those that `wanted` needs.
 
@@ -96,8 +77,6 @@ class ReadOptions:
     visible: Visible | None = None
     wanted: Wanted | None = None
     selects_few: bool = False
-    on_headers: Callable[[BatchTable], BatchTable] = field(default=every_batch)
-    on_end: Callable[[Source, HeadersEnd], object] = field(default=ignore)
     also_stored: Sequence[str] = ()
     names: tuple[str, ...] = field(init=False)
     stored: tuple[str, ...] = field(init=False)
@@ -123,6 +102,11 @@ class ReadOptions:
         object.__setattr__(self, "max_decompressed_size", limit)
         if self.batch_size < 1:
             raise ValueError("batch_size must be at least 1")
+
+    @property
+    def reads_few(self) -> bool:
+        """Whether few batches are read, so that the bytes between headers are not needed."""
+        return self.selects_few or self.control == "only"
 
     def select_visible(self, visible: Visible) -> ReadOptions:
         """Return options that also leave out the batches that are not visible to another mask."""

@@ -3,156 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, first_reaching
-from kafkascan.format.errors import CorruptBatchError, FileGoneError, KafkaScanError, detached
+from kafkascan.batches.columns import BatchTable, first_reaching, require_batch_table
+from kafkascan.batches.scan import iter_open_batches, scan_batches
+from kafkascan.format.errors import CorruptBatchError, detached
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
-from kafkascan.logs.log_dir import attempts_to_open
-from kafkascan.logs.log_problems import BatchOffsets, LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import Log, OffsetCursor
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import BatchOffsets, LogProblems, SegmentTail
+from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
-from kafkascan.records.decoding import decode_records, iter_decoded, scan_headers
-from kafkascan.records.read_options import HeadersEnd, ReadOptions, every_batch, ignore
+from kafkascan.logs.walking.log_reader import LogReader, every_segment
+from kafkascan.records.decoding import (
+    decode_records,
+    iter_decoded,
+    iter_decoded_tables,
+    no_records,
+)
+from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import problem_of
 
 
-def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
-    """Return options that collect how a source ends, and its damage if it is not raised."""
-    on_damage, offsets = options.on_damage, BatchOffsets()
+class Reading(Protocol):
+    """Receives the headers of a source that is read, such as a `SegmentReading`."""
 
-    def note_damage(error: CorruptBatchError) -> None:
-        problems.add(problem_of(detached(error), error.path))
-        if on_damage is not None:
-            on_damage(error)
+    end: SegmentTail | None
 
-    def add_offsets(batches: BatchTable) -> BatchTable:
-        offsets.add(batches)
-        return batches
-
-    def note_end(source: Source, headers: HeadersEnd) -> None:
-        if headers.error is not None:
-            problems.add(problem_of(headers.error, headers.error.path))
-        problems.add_offsets(source.path, offsets)
-        problems.add_tail(source, headers, offsets)
-
-    options = replace(options, on_headers=add_offsets, on_end=note_end)
-    if options.on_corrupt == "raise" and on_damage is None:
-        return options
-    return replace(options, on_damage=note_damage)
+    @property
+    def offsets(self) -> BatchOffsets:
+        """Receives the batches, and returns those to read."""
 
 
-def every_segment(_: SegmentFile) -> bool:
-    """Return True."""
-    return True
+@dataclass(eq=False)
+class _SourceReading:
+    """A source that is read by itself."""
+
+    offsets: BatchOffsets
+    end: SegmentTail | None = None
+
+
+# ---- a source by itself ----------------------------------------------------------------------
+
+
+def read_source(
+    source: SourceLike,
+    batches: BatchTable | None,
+    start_offset: int,
+    options: ReadOptions,
+    problems: LogProblems,
+) -> RecordTable:
+    """Decode the records of a source, or of some of its batches; see `read_records`."""
+    reading, options = _SourceReading(BatchOffsets()), _noting_damage(options, problems)
+    # An opened source is not closed: it lives as long as the table that views it.
+    with borrowed_source(source, close=False) as owner:
+        table = _read_from(owner, batches, start_offset, options, reading)
+        if reading.end is not None:
+            problems.add_source(owner, reading.end, reading.offsets)
+    return table
+
+
+def iter_source(
+    source: SourceLike,
+    batches: BatchTable | None,
+    start_offset: int,
+    options: ReadOptions,
+    problems: LogProblems,
+) -> Iterator[RecordTable]:
+    """Decode the records of a source into tables of bounded size; see `iter_records`."""
+    reading, noting = _SourceReading(BatchOffsets()), _noting_damage(options, problems)
+    with borrowed_source(source, close=False) as owner:
+        yield from _iter_from(owner, batches, start_offset, noting, reading)
+        if reading.end is not None:
+            problems.add_source(owner, reading.end, reading.offsets)
+    yield from last_table(problems, options)
 
 
 def last_table(problems: LogProblems, options: ReadOptions) -> Iterator[RecordTable]:
     """Yield a table that has the problems, if there are any."""
     if len(problems.found):
-        none = replace(options, on_headers=every_batch, on_end=ignore)
-        yield decode_records(b"", None, none).with_problems(problems.found)
+        yield no_records(options).with_problems(problems.found)
 
 
-class _SegmentsInTurn:
-    """
-    Yields the segments of a log, each with the first offset to read: see `OffsetCursor`.
+def _noting_damage(
+    options: ReadOptions, problems: LogProblems, partition: PartitionDir | None = None
+) -> ReadOptions:
+    """Return options that also note the damage that is not raised."""
+    on_damage = options.on_damage
+    if options.on_corrupt == "raise" and on_damage is None:
+        return options
+    topic = None if partition is None else partition.topic
+    number = None if partition is None else partition.partition
 
-    Parameters
-    ----------
-    log : Log
-    options : ReadOptions
-    problems : LogProblems
-        Receives what is wrong; complete after the last segment.
-    is_wanted : callable
-        Returns whether the offsets of a listed segment are read: where the cleaner has replaced it
-        since, by one that also has other offsets.
+    def note(error: CorruptBatchError) -> None:
+        problems.add(problem_of(detached(error), error.path, topic=topic, partition=number))
+        if on_damage is not None:
+            on_damage(error)
 
-    Attributes
-    ----------
-    options : ReadOptions
-        For reading the segments; the end of each is known when it was read.
-    """
+    return replace(options, on_damage=note)
 
-    def __init__(
-        self,
-        log: Log,
-        options: ReadOptions,
-        problems: LogProblems,
-        is_wanted: Callable[[SegmentFile], bool],
-    ) -> None:
-        self._goes_on = options.on_corrupt == "stop"
-        self._log, self._problems, self._is_wanted = log, problems, is_wanted
-        self._checks = LogChecks(log, problems)
-        self._cursor = OffsetCursor()
-        self._offsets: SegmentOffsets  # of the segment that is read
-        self._tail: HeadersEnd | None = None
-        self._is_gone = False
-        self._on_damage = options.on_damage
-        self.options = replace(options, on_headers=self._unread, on_end=self._end)
-        if self._goes_on or options.on_damage is not None:
-            self.options = replace(self.options, on_damage=self._skip_batch)
 
-    def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
-        for listed in self._log.served_segments:
-            if not self._is_wanted(listed):
-                self._checks.skip()
-                continue
-            for segment in attempts_to_open(listed):
-                self._offsets, self._tail = SegmentOffsets(segment, self._cursor.position), None
-                self._is_gone = False
-                yield segment, self._first_of(segment, listed)
-                if not self._is_gone:
-                    break
-            else:
-                self._checks.skip()
-                continue
-            if self._tail is not None:
-                self._checks.add(self._offsets, self._tail)
-            overlaps = self._cursor.add(segment, self._offsets.reached)
-            self._problems.add_overlaps(self._log.partition, overlaps)
-            self._require_complete()
-        self._checks.finish()
-        self._require_complete()
-
-    def _first_of(self, segment: SegmentFile, listed: SegmentFile) -> int:
-        """Return the first offset to read of a segment that has the offsets of a listed one."""
-        log, base_offset = self._log, segment.base_offset or 0
-        start_offset = log.start_offset if log.has_deleted_offsets else 0
-        first = max(start_offset, self._cursor.position, listed.base_offset or 0)
-        return first if first > base_offset else 0
-
-    def skip(self, segment: SegmentFile, error: Exception) -> None:
-        """Go on with the next segment, or raise the error; list the folder of a deleted one."""
-        if isinstance(error, FileGoneError):
-            self._is_gone = True
-            return
-        if not self._goes_on:
-            raise error
-        self._checks.add_error(segment, detached(error))
-
-    def _require_complete(self) -> None:
-        if not self._goes_on:
-            self._problems.require_complete()
-
-    def _skip_batch(self, error: CorruptBatchError) -> None:
-        path = self._offsets.segment.path
-        found = problem_of(detached(error), str(path))
-        one = self._log.partition
-        self._problems.add(replace(found, topic=one.topic, partition=one.partition))
-        if self._on_damage is not None:
-            self._on_damage(error)
-
-    def _unread(self, batches: BatchTable) -> BatchTable:
-        unread = self._offsets.unread(batches)
-        self._offsets.add(unread)
-        return unread
-
-    def _end(self, _: Source, headers: HeadersEnd) -> None:
-        self._tail = headers
+# ---- a log -----------------------------------------------------------------------------------
 
 
 def read_log(
@@ -162,22 +116,21 @@ def read_log(
     is_wanted: Callable[[SegmentFile], bool] = every_segment,
 ) -> RecordTable:
     """Decode the records of a log into one table; see `read_records` and `iter_log`."""
-    segments = _SegmentsInTurn(log, options, problems, is_wanted)
+    noting = _noting_damage(options, problems, log.partition)
     is_alone = len(log.served_segments) == 1
     tables = []
-    for segment, start_offset in segments:
-        try:
+    for reading in _reader(log, options, problems, is_wanted):
+        with reading:
+            place = reading.segment.listed()
             if is_alone:
-                tables.append(read_from(segment.listed(), None, start_offset, segments.options))
+                with borrowed_source(place, close=False) as source:
+                    tables.append(_read_from(source, None, reading.start_offset, noting, reading))
                 continue
             # A join has no place for maps: the loops that read its items guard one map only.
-            place = segment.listed()
             with Source(place, memory_map=False, read_below=READ_AT_ONCE) as source:
-                tables.append(read_from(source, None, start_offset, segments.options))
-        except (OSError, KafkaScanError) as error:
-            segments.skip(segment, error)
+                tables.append(_read_from(source, None, reading.start_offset, noting, reading))
     if not tables:
-        tables = [decode_records(b"", None, replace(options, on_corrupt="stop"))]
+        tables = [no_records(options)]
     table = tables[0] if len(tables) == 1 else RecordTable.joined(tables)
     return table.with_problems(problems.found)
 
@@ -202,26 +155,93 @@ def iter_log(
         Returns whether a segment is read.
     """
     problems = LogProblems() if problems is None else problems
-    segments = _SegmentsInTurn(log, options, problems, is_wanted)
-    for segment, start_offset in segments:
-        try:
-            yield from iter_from(segment.listed(), None, start_offset, segments.options)
-        except (OSError, KafkaScanError) as error:
-            segments.skip(segment, error)
+    noting = _noting_damage(options, problems, log.partition)
+    for reading in _reader(log, options, problems, is_wanted):
+        with reading, borrowed_source(reading.segment.listed(), close=False) as source:
+            yield from _iter_from(source, None, reading.start_offset, noting, reading)
     yield from last_table(problems, options)
 
 
-def read_from(
-    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
+def _reader(
+    log: Log,
+    options: ReadOptions,
+    problems: LogProblems,
+    is_wanted: Callable[[SegmentFile], bool],
+) -> LogReader:
+    goes_on = options.on_corrupt == "stop"
+    return LogReader(log, problems, goes_on=goes_on, is_wanted=is_wanted)
+
+
+# ---- from an offset on -----------------------------------------------------------------------
+
+
+def _read_from(
+    source: Source,
+    batches: BatchTable | None,
+    start_offset: int,
+    options: ReadOptions,
+    reading: Reading,
 ) -> RecordTable:
-    """Decode the records of a source from an offset on."""
-    if start_offset <= 0 and options.on_damage is None:
+    """Decode the records of a source, or of some of its batches, from an offset on."""
+    is_simple = start_offset <= 0 and options.on_damage is None
+    if batches is None and is_simple and source.ahead is not None and not options.reads_few:
+        headers = _header_tables(source, options, reading)
+        tables = [decode_records(source, table, options) for table in headers]
+        return RecordTable.joined(tables) if tables else no_records(options)
+    batches = _headers(source, batches, options, reading)
+    if is_simple:
         return decode_records(source, batches, options)
-    with borrowed_source(source, close=False) as owner:
-        rows = _rows_from(owner, batches, start_offset, options)
-        table = _decode_intact(owner, rows, options)
-        deleted = _count_before(owner, rows[:1], start_offset, options)
-        return table[deleted:] if deleted else table
+    rows = options.select(batches[first_reaching(batches, start_offset) :])
+    table = _decode_intact(source, rows, options)
+    deleted = _count_before(source, rows[:1], start_offset, options)
+    return table[deleted:] if deleted else table
+
+
+def _iter_from(
+    source: Source,
+    batches: BatchTable | None,
+    start_offset: int,
+    options: ReadOptions,
+    reading: Reading,
+) -> Iterator[RecordTable]:
+    """Decode the records of a source from an offset on into tables of bounded size."""
+    if start_offset <= 0:
+        headers = (
+            _header_tables(source, options, reading)
+            if batches is None
+            else iter([require_batch_table(batches)])
+        )
+        yield from iter_decoded_tables(source, headers, options)
+        return
+    batches = _headers(source, batches, options, reading)
+    rows = options.select(batches[first_reaching(batches, start_offset) :])
+    deleted = _count_before(source, rows[:1], start_offset, options)
+    for table in iter_decoded(source, rows, options):
+        if len(table) > deleted:
+            yield table[deleted:] if deleted else table
+        deleted = 0
+
+
+def _header_tables(source: Source, options: ReadOptions, reading: Reading) -> Iterator[BatchTable]:
+    """Yield the headers of a source that are to be read."""
+    headers = iter_open_batches(
+        source, on_corrupt=options.on_corrupt, reads_content=not options.reads_few
+    )
+    for table in headers:
+        yield reading.offsets.take(table)
+    reading.end = headers
+
+
+def _headers(
+    source: Source, batches: BatchTable | None, options: ReadOptions, reading: Reading
+) -> BatchTable:
+    """Return the batches that were given, or the headers of a source that are to be read."""
+    if batches is not None:
+        return require_batch_table(batches)
+    reading.end = scan = scan_batches(
+        source, threads=options.threads, on_corrupt=options.on_corrupt
+    )
+    return reading.offsets.take(scan.batches)
 
 
 def _decode_intact(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -243,33 +263,13 @@ def _decode_intact(source: Source, batches: BatchTable, options: ReadOptions) ->
     return decode_records(source, batches.take(intact), options)
 
 
-def iter_from(
-    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
-) -> Iterator[RecordTable]:
-    """Decode the records of a source from an offset on into tables of bounded size."""
-    if start_offset <= 0:
-        yield from iter_decoded(source, batches, options)
-        return
-    with borrowed_source(source, close=False) as owner:
-        rows = _rows_from(owner, batches, start_offset, options)
-        deleted = _count_before(owner, rows[:1], start_offset, options)
-        for table in iter_decoded(owner, rows, options):
-            if len(table) > deleted:
-                yield table[deleted:] if deleted else table
-            deleted = 0
-
-
-def _rows_from(
-    source: Source, batches: BatchTable | None, start_offset: int, options: ReadOptions
-) -> BatchTable:
-    """Return the batches to read that reach an offset."""
-    rows = scan_headers(source, options) if batches is None else batches
-    return options.select(rows[first_reaching(rows, start_offset) :])
+def _ignore(_: CorruptBatchError) -> None:
+    """Ignore damage that is noted when the batch is read."""
 
 
 def _count_before(source: Source, batch: BatchTable, offset: int, options: ReadOptions) -> int:
     """Return the number of records of a batch before an offset."""
-    on_damage = None if options.on_damage is None else ignore  # reported when the batch is read
+    on_damage = None if options.on_damage is None else _ignore
     options = replace(options, columns=("offset",), on_damage=on_damage)
     return sum(
         int((table["offset"] < offset).sum()) for table in iter_decoded(source, batch, options)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import NamedTuple
-
-import numpy as np
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import KafkaScanError
@@ -44,13 +41,8 @@ class KeptOffsets:
     def add(self, segment: SegmentFile, result: SegmentSalvage, batches: BatchTable) -> None:
         """Add the next segment that is copied, with its kept batches."""
         offsets = SegmentOffsets(segment)
-        losses = np.unique([one.position for one in result.losses])
-        rows = np.searchsorted(batches["position"], losses).tolist()
-        offsets.add(batches[: rows[0] if rows else None])
-        for row, stop in itertools.pairwise([*rows, len(batches)]):
-            offsets.add_loss()
-            offsets.add(batches[row:stop])
-        offsets.is_whole = rows[-1:] != [len(batches)]
+        offsets.add_around([one.position for one in result.losses], batches)
+        offsets.is_whole = not offsets.is_after_loss
         if result.zero_tail_bytes and offsets.is_whole:
             position = result.size - result.zero_tail_bytes
             self._checks.add(offsets, _ZeroTail(position, result.zero_tail_bytes))

@@ -19,6 +19,7 @@ from polars.testing import assert_frame_equal
 import kafkascan as ks
 from kafkascan.batches.columns import COLUMN_NAMES, BatchTable
 from kafkascan.io.sources import Source
+from kafkascan.logs.walking import log_reading
 from kafkascan.polars import scan_records
 from kafkascan.records import decoding
 from kafkascan.records.read_options import ReadOptions
@@ -44,7 +45,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
-    decode_first, header_tables = decoding.decode_first, decoding._header_tables
+    decode_first, header_tables = decoding.decode_first, log_reading._header_tables
 
     def decode(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
         table = decode_first(source, batches, options)
@@ -54,12 +55,14 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
         done.stored |= {*options.stored}
         return table
 
-    def walk(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
+    def walk(
+        source: Source, options: ReadOptions, reading: log_reading.Reading
+    ) -> Iterator[BatchTable]:
         done.files.add("/".join(Path(source.path).parts[-2:]))
-        return header_tables(source, options)
+        return header_tables(source, options, reading)
 
     monkeypatch.setattr(decoding, "decode_first", decode)
-    monkeypatch.setattr(decoding, "_header_tables", walk)
+    monkeypatch.setattr(log_reading, "_header_tables", walk)
     return done
 
 
