@@ -19,6 +19,18 @@ from kafkascan._core.layout cimport (
 from kafkascan._core.producer_ids cimport last_offset, plus
 
 
+# The state between two calls, in numbers of eight bytes each.
+cdef struct Indexed:
+    int64_t position               # of the last entry of the offset index
+    int64_t relative               # its relative offset, or -1
+    int64_t latest                 # latest timestamp of the rows so far
+    int64_t latest_relative
+    int64_t time                   # of the last entry of the time index
+    int64_t time_relative          # its relative offset, or -1
+
+INDEXED_SIZE = sizeof(Indexed) // sizeof(int64_t)
+
+
 cdef struct Building:
     const ks_batch_row *rows
     int64_t count
@@ -31,23 +43,21 @@ cdef struct Building:
     int64_t row
 
 
-cdef int append_time(Building *job, int64_t timestamp, int64_t relative) noexcept nogil:
+cdef int append_time(Building *job, Indexed *state) noexcept nogil:
     """TimeIndex.maybeAppend: add an entry if it is later than the last one."""
-    cdef int64_t last = job.times[job.time_count - 1][0] if job.time_count else -1
-    if job.time_count and relative < job.times[job.time_count - 1][1]:
+    if state.latest_relative < state.time_relative:
         return KS_OFFSETS_NOT_ASCENDING
-    if timestamp > last:
-        job.times[job.time_count][0] = timestamp
-        job.times[job.time_count][1] = relative
+    if state.latest > state.time:
+        job.times[job.time_count][0] = state.time = state.latest
+        job.times[job.time_count][1] = state.time_relative = state.latest_relative
         job.time_count += 1
     return KS_OK
 
 
-cdef int build(Building *job) noexcept nogil:
+cdef int build(Building *job, Indexed *state) noexcept nogil:
     """The index entries that LogSegment.recover writes."""
     cdef const ks_batch_row *row
-    cdef int64_t indexed_position = 0, latest = -1, latest_relative = 0
-    cdef int64_t relative, indexed = -1
+    cdef int64_t relative
     while job.row < job.count:
         row = &job.rows[job.row]
         relative = <int64_t>(
@@ -57,21 +67,19 @@ cdef int build(Building *job) noexcept nogil:
         )
         if relative < 0 or relative > 0x7FFFFFFF:
             return KS_OFFSET_OVERFLOW
-        if row.max_timestamp > latest:
-            latest = row.max_timestamp
-            latest_relative = relative
-        if row.position - indexed_position > job.interval:
-            if relative <= indexed:
+        if row.max_timestamp > state.latest:
+            state.latest = row.max_timestamp
+            state.latest_relative = relative
+        if row.position - state.position > job.interval:
+            if relative <= state.relative:
                 return KS_OFFSETS_NOT_ASCENDING
-            indexed = relative
-            job.offsets[job.offset_count][0] = relative
-            job.offsets[job.offset_count][1] = row.position
+            job.offsets[job.offset_count][0] = state.relative = relative
+            job.offsets[job.offset_count][1] = state.position = row.position
             job.offset_count += 1
-            if append_time(job, latest, latest_relative) != KS_OK:
+            if append_time(job, state) != KS_OK:
                 return KS_OFFSETS_NOT_ASCENDING
-            indexed_position = row.position
         job.row += 1
-    return append_time(job, latest, latest_relative)
+    return KS_OK
 
 
 def build_into(
@@ -80,16 +88,22 @@ def build_into(
     int64_t interval,
     int64_t[:, ::1] offsets not None,
     int64_t[:, ::1] times not None,
+    int64_t[::1] indexed not None,
+    bint is_last,
 ):
     """
-    Compute the entries of the offset index and the time index.
+    Compute the next entries of the offset index and the time index.
 
     Parameters
     ----------
     rows : contiguous array of BATCH_DTYPE, n rows
-        In file order, from the start of the segment.
+        The next ones in file order.
     base_offset, interval : int
     offsets, times : writable arrays of int64, shape (n + 1, 2)
+    indexed : writable array of int64, shape (INDEXED_SIZE,)
+        State between calls: ``0, -1, -1, 0, -1, -1`` before the first one.
+    is_last : bool
+        Whether the segment ends here: its latest timestamp gets an entry then.
 
     Returns
     -------
@@ -100,11 +114,15 @@ def build_into(
         Entries written.
     """
     cdef Building job
+    cdef Indexed *state
     cdef int status
     if offsets.shape[0] <= rows.shape[0] or times.shape[0] <= rows.shape[0]:
         raise ValueError("offsets and times need one entry more than there are rows")
     if offsets.shape[1] != 2 or times.shape[1] != 2:
         raise ValueError("offsets and times must have two columns")
+    if indexed.shape[0] != <int64_t>(sizeof(Indexed) // sizeof(int64_t)):
+        raise ValueError("indexed has a wrong size")
+    state = <Indexed *>&indexed[0]
     job.rows = &rows[0] if rows.shape[0] else NULL
     job.count = rows.shape[0]
     job.base_offset = base_offset
@@ -113,7 +131,9 @@ def build_into(
     job.times = <int64_t[2] *>&times[0, 0]
     job.offset_count = job.time_count = job.row = 0
     with nogil:
-        status = build(&job)
+        status = build(&job, state)
+        if status == KS_OK and is_last:
+            status = append_time(&job, state)
     return status, job.row, job.offset_count, job.time_count
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import indexes as _core
-from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table
+from kafkascan.batches.columns import BatchTable, join_rows, last_offset, require_batch_table
 from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import (
@@ -20,7 +20,12 @@ from kafkascan.format.errors import (
     CorruptIndexError,
     IndexOverflowError,
 )
-from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
+from kafkascan.format.layout import (
+    BATCH_DTYPE,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
+)
 from kafkascan.format.shown_places import shown_url
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
@@ -113,32 +118,76 @@ def require_interval_bytes(interval_bytes: int) -> int:
 
 
 def build_indexes(
-    batches: BatchTable, base_offset: int, interval_bytes: int, path: str | None = None
+    batches: BatchTable, base_offset: int, interval_bytes: int
 ) -> tuple[IndexEntries, IndexEntries]:
-    """
-    Build the entries of both indexes; as `build_offset_index` and `build_time_index`.
+    """Build the entries of both indexes; as `build_offset_index` and `build_time_index`."""
+    builder = IndexBuilder(base_offset, interval_bytes)
+    builder.add(require_batch_table(batches))
+    return builder.finish()
 
-    Errors contain the `path` of the log if it is given.
+
+class IndexBuilder:
     """
-    batches = require_batch_table(batches)
-    require_interval_bytes(interval_bytes)
-    require_integers(base_offset=base_offset)
-    require_not_negative(base_offset=base_offset)
-    offsets = np.empty((len(batches) + 1, 2), np.int64)
-    times = np.empty((len(batches) + 1, 2), np.int64)
-    status, row, offset_count, time_count = _core.build_into(
-        batches, base_offset, interval_bytes, offsets, times
-    )
-    if status != STATUS["OK"]:
-        # The last entry of a time index is added after all rows.
-        position = None if path is None else int(batches["position"][: row + 1][-1])
+    Builds the entries of a segment's indexes from its batches, which are added in file order.
+
+    Parameters
+    ----------
+    base_offset, interval_bytes : int
+        See `build_offset_index`.
+    path : str, optional
+        Of the log, for errors.
+    """
+
+    def __init__(self, base_offset: int, interval_bytes: int, path: str | None = None) -> None:
+        require_interval_bytes(interval_bytes)
+        require_integers(base_offset=base_offset)
+        require_not_negative(base_offset=base_offset)
+        self._base_offset, self._interval_bytes, self._path = base_offset, interval_bytes, path
+        self._offsets, self._times = list[IndexEntries](), list[IndexEntries]()
+        self._state = np.array([0, -1, -1, 0, -1, -1], np.int64)
+        self._last_position = 0
+        self._count = 0
+
+    def add(self, batches: BatchTable) -> None:
+        """
+        Add the next batches.
+
+        Raises
+        ------
+        As `build_offset_index`.
+        """
+        self._build(batches, is_last=False)
+        if len(batches):
+            self._last_position = int(batches["position"][-1])
+        self._count += len(batches)
+
+    def finish(self) -> tuple[IndexEntries, IndexEntries]:
+        """Return the entries of the offset index and of the time index, after the last batch."""
+        self._build(np.empty(0, BATCH_DTYPE), is_last=True)
+        offsets = join_rows(self._offsets, OFFSET_INDEX_ENTRY)
+        return offsets, join_rows(self._times, TIME_INDEX_ENTRY)
+
+    def _build(self, batches: BatchTable, *, is_last: bool) -> None:
+        offsets = np.empty((len(batches) + 1, 2), np.int64)
+        times = np.empty((len(batches) + 1, 2), np.int64)
+        status, row, offset_count, time_count = _core.build_into(
+            batches, self._base_offset, self._interval_bytes, offsets, times, self._state, is_last
+        )
+        if status != STATUS["OK"]:
+            raise self._error(status, batches, row)
+        self._offsets.append(_entries(offsets[:offset_count], OFFSET_INDEX_ENTRY))
+        self._times.append(_entries(times[:time_count], TIME_INDEX_ENTRY))
+
+    def _error(
+        self, status: int, batches: BatchTable, row: int
+    ) -> IndexOverflowError | BatchTableError:
+        position, number = None, self._count + row
+        if self._path is not None:
+            position = int(batches["position"][row]) if len(batches) else self._last_position
         if status == STATUS["OFFSET_OVERFLOW"]:
-            raise IndexOverflowError(row, status, path, position, _below(batches[row], base_offset))
-        raise BatchTableError(path or "<batches>", row, status, position)
-    return (
-        _entries(offsets[:offset_count], OFFSET_INDEX_ENTRY),
-        _entries(times[:time_count], TIME_INDEX_ENTRY),
-    )
+            below = _below(batches[row], self._base_offset)
+            return IndexOverflowError(number, status, self._path, position, below)
+        return BatchTableError(self._path or "<batches>", number, status, position)
 
 
 def _below(batch: np.void, base_offset: int) -> str | None:

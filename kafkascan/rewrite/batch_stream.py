@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, size_in_bytes
+from kafkascan.batches.columns import BatchTable, join_tables, size_in_bytes
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import (
@@ -36,11 +36,14 @@ FLAGS = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 """Bits of `attributes` that a batch keeps when its codec changes."""
 
 
-def verified_groups(source: Source, batches: BatchTable, threads: int | None) -> Iterator[slice]:
+def verified_groups(
+    source: Source, tables: Iterable[BatchTable], threads: int | None
+) -> Iterator[BatchTable]:
     """
-    Split a table into groups of bounded size, and verify the checksums of each.
+    Split the batches of tables into groups of bounded size, and verify the checksums of each.
 
-    A damaged batch that is encoded again would get a correct checksum.
+    A damaged batch that is encoded again would get a correct checksum. The groups do not depend on
+    the tables.
 
     Raises
     ------
@@ -48,12 +51,24 @@ def verified_groups(source: Source, batches: BatchTable, threads: int | None) ->
     BatchTableError
         If a row does not describe the batch at its position.
     """
-    for group in group_by_bytes(size_in_bytes(batches), _GROUP_SIZE, exceed=True):
-        rows = batches[group]
+    for rows in _groups(tables):
         wrong = np.flatnonzero(~verify_crcs(source, rows, threads=threads))
         if len(wrong):
             raise record_error("CHECKSUM_MISMATCH", source.path, rows[wrong[0]])
-        yield group
+        yield rows
+
+
+def _groups(tables: Iterable[BatchTable]) -> Iterator[BatchTable]:
+    last = np.empty(0, BATCH_DTYPE)
+    for table in tables:
+        rows = join_tables([last, table]) if len(last) else table
+        last = rows[:0]
+        for group in group_by_bytes(size_in_bytes(rows), _GROUP_SIZE, exceed=True):
+            if len(last):
+                yield last
+            last = rows[group]
+    if len(last):  # which the next table would have continued
+        yield last
 
 
 def blank_rows(count: int) -> BatchTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -164,12 +164,16 @@ def convert_records(
     with borrowed_source(source, close=False) as owner:
         if batches is None:
             batches = scan_batches(owner).batches
-        data = b"".join(iter_converted(owner, batches, options, report))
+        tables = [require_batch_table(batches)]
+        data = b"".join(iter_converted(owner, tables, options, report))
     return ConvertedRecords(data, report)
 
 
 def iter_converted(
-    source: Source, batches: BatchTable, options: ConversionOptions, report: ConversionReport
+    source: Source,
+    tables: Iterable[BatchTable],
+    options: ConversionOptions,
+    report: ConversionReport,
 ) -> Iterator[Buffer]:
     """
     Convert batches in bounded memory.
@@ -177,7 +181,8 @@ def iter_converted(
     Parameters
     ----------
     source : Source
-    batches : array of BATCH_DTYPE
+    tables : iterable of arrays of BATCH_DTYPE
+        Its batches, in order.
     options : ConversionOptions
     report : ConversionReport
         Counts what has been yielded so far.
@@ -187,11 +192,9 @@ def iter_converted(
     bytes-like
         The new log, in order.
     """
-    batches = require_batch_table(batches)
-    report.batches += len(batches)
-    report.size += int(size_in_bytes(batches).sum())
-    for group in verified_groups(source, batches, options.threads):
-        rows = batches[group]
+    for rows in verified_groups(source, tables, options.threads):
+        report.batches += len(rows)
+        report.size += int(size_in_bytes(rows).sum())
         while len(rows):
             plan, records = _plan_first(source, rows, options)
             _count(plan, records, report)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,11 @@ from kafkascan.write.batch_encoder import iter_encoded_batches
 
 Keep: TypeAlias = Callable[[RecordTable], NDArray[np.bool_]] | NDArray[np.bool_]
 """A mask over all records, or a function that returns the mask of a table of records."""
+
+Item = TypeVar("Item", bound=np.generic)
+
+OfBatches: TypeAlias = Callable[[BatchTable], NDArray[Item]]
+"""A function of the next batches that returns a value for each of them."""
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 
@@ -150,19 +155,25 @@ def filter_records(
     """
     options = FilterOptions(
         keep=keep,
-        retention=retention,
         new_delete_horizon_ms=None
         if new_delete_horizon_ms is None
         else to_milliseconds(new_delete_horizon_ms, "new_delete_horizon_ms", rounds_up=False),
-        ends_empty_transaction=False if ends_empty_transaction is None else ends_empty_transaction,
         threads=threads,
         max_decompressed_size=max_decompressed_size,
     )
     report = FilterReport()
     with borrowed_source(source, close=False) as owner:
-        if batches is None:
-            batches = scan_batches(owner).batches
-        data = b"".join(iter_filtered(owner, batches, options, report))
+        batches = scan_batches(owner).batches if batches is None else require_batch_table(batches)
+        rules = (
+            default_retention([batches])
+            if retention is None
+            else _given_retention(batches, retention)
+        )
+        ends_empty = False if ends_empty_transaction is None else ends_empty_transaction
+        are_empty_ends = _BatchValues(
+            np.broadcast_to(np.asarray(ends_empty, np.bool_), len(batches))
+        )
+        data = b"".join(iter_filtered(owner, [batches], options, report, rules, are_empty_ends))
     return FilteredRecords(data, report)
 
 
@@ -171,9 +182,7 @@ class FilterOptions:
     """Options of `filter_records`."""
 
     keep: Keep
-    retention: ArrayLike | None = None
     new_delete_horizon_ms: int | None = None
-    ends_empty_transaction: ArrayLike = False
     threads: int | None = None
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
 
@@ -183,7 +192,12 @@ class FilterOptions:
 
 
 def iter_filtered(
-    source: Source, batches: BatchTable, options: FilterOptions, report: FilterReport
+    source: Source,
+    tables: Iterable[BatchTable],
+    options: FilterOptions,
+    report: FilterReport,
+    retention: OfBatches[np.int8],
+    ends_empty: OfBatches[np.bool_],
 ) -> Iterator[Buffer]:
     """
     Filter batches in bounded memory.
@@ -191,34 +205,36 @@ def iter_filtered(
     Parameters
     ----------
     source : Source
-    batches : array of BATCH_DTYPE
+    tables : iterable of arrays of BATCH_DTYPE
+        Its batches, in order.
     options : FilterOptions
     report : FilterReport
         Counts what has been yielded so far; `dropped_offsets` is set at the end.
+    retention, ends_empty : callable
+        Return a `BatchRetention`, and whether it ends an empty transaction, of each of the next
+        batches.
 
     Yields
     ------
     bytes-like
         The new log, in order.
     """
-    batches = require_batch_table(batches)
     keep = _KeepMask(options.keep)
-    retention = _retention(batches, options.retention)
-    ends_empty = np.broadcast_to(np.asarray(options.ends_empty_transaction, np.bool_), len(batches))
     decoding = ReadOptions(columns=_COLUMNS, max_decompressed_size=options.max_decompressed_size)
-    report.batches += len(batches)
-    report.size += int(size_in_bytes(batches).sum())
     dropped: list[NDArray[np.int64]] = []
-    for group in verified_groups(source, batches, options.threads):
-        is_read = retention[group] != BatchRetention.DELETE
+    for group in verified_groups(source, tables, options.threads):
+        report.batches += len(group)
+        report.size += int(size_in_bytes(group).sum())
+        rules, are_empty_ends = retention(group), ends_empty(group)
+        is_read = rules != BatchRetention.DELETE
         report.dropped += int(np.count_nonzero(~is_read))
-        rows = np.flatnonzero(is_read) + group.start
+        rows = np.flatnonzero(is_read)
         while len(rows):
-            records = decode_first(source, batches.take(rows), decoding)
+            records = decode_first(source, group.take(rows), decoding)
             done, rows = np.split(rows, [len(records.batches)])
             is_kept = keep.mask(records)
             plan = plan_retention(
-                records, is_kept, retention[done], options.new_delete_horizon_ms, ends_empty[done]
+                records, is_kept, rules[done], options.new_delete_horizon_ms, are_empty_ends[done]
             )
             _count(plan, report)
             dropped.append(records.columns["offset"][~is_kept])
@@ -287,9 +303,20 @@ def _require_mask(mask: object, count: int | None = None) -> None:
         raise ValueError(f"the mask has {len(mask)} values, but there are {count} records")
 
 
-def _retention(batches: BatchTable, given: ArrayLike | None) -> NDArray[np.int8]:
-    if given is None:
-        return _default_retention(batches)
+class _BatchValues(Generic[Item]):
+    """Values that were given for each batch of a table, in its order."""
+
+    def __init__(self, values: NDArray[Item]) -> None:
+        self._values = values
+        self._used = 0
+
+    def __call__(self, batches: BatchTable) -> NDArray[Item]:
+        """Return the values of the next batches."""
+        first, self._used = self._used, self._used + len(batches)
+        return self._values[first : self._used]
+
+
+def _given_retention(batches: BatchTable, given: ArrayLike) -> OfBatches[np.int8]:
     values = np.asarray(given)
     if not np.isin(values, list(BatchRetention)).all():
         raise ValueError("retention must be of BatchRetention")
@@ -297,16 +324,39 @@ def _retention(batches: BatchTable, given: ArrayLike | None) -> NDArray[np.int8]
     is_kept = result == BatchRetention.RETAIN_EMPTY
     if (is_kept & (batches["magic"] < 2)).any():
         raise ValueError("Empty batches are only supported for magic v2 and above")
-    return result
+    return _BatchValues(result)
 
 
-def _default_retention(batches: BatchTable) -> NDArray[np.int8]:
-    """Return the rule of the cleaner: keep each producer's last sequence and the log end."""
-    result = np.full(len(batches), BatchRetention.DELETE_EMPTY, np.int8)
-    for is_marker in (False, True):
-        of_producer = (batches["producer_id"] >= 0) & (is_control(batches) == is_marker)
-        rows = np.flatnonzero(of_producer)[::-1]
-        _, last = np.unique(batches["producer_id"][rows], return_index=True)
-        result[rows[last]] = BatchRetention.RETAIN_EMPTY
-    result[-1:] = BatchRetention.RETAIN_EMPTY
-    return result
+def no_batch(batches: BatchTable) -> NDArray[np.bool_]:
+    """Return a mask of none of the batches."""
+    return np.zeros(len(batches), np.bool_)
+
+
+def default_retention(tables: Iterable[BatchTable]) -> OfBatches[np.int8]:
+    """
+    Return the rule of the cleaner: keep each producer's last sequence and the log end.
+
+    Parameters
+    ----------
+    tables : iterable of arrays of BATCH_DTYPE
+        All batches of the log, in order.
+    """
+    last_positions: dict[tuple[bool, int] | None, int] = {}
+    for batches in tables:
+        for is_marker in (False, True):
+            of_producer = (batches["producer_id"] >= 0) & (is_control(batches) == is_marker)
+            rows = np.flatnonzero(of_producer)[::-1]
+            producers, last = np.unique(batches["producer_id"][rows], return_index=True)
+            positions = batches["position"][rows[last]].tolist()
+            keys = ((is_marker, producer) for producer in producers.tolist())
+            last_positions.update(zip(keys, positions, strict=True))
+        if len(batches):
+            last_positions[None] = int(batches["position"][-1])
+    retained = np.unique(np.array([*last_positions.values()], np.int64))
+
+    def rule(batches: BatchTable) -> NDArray[np.int8]:
+        is_retained = np.isin(batches["position"], retained)
+        rules = np.where(is_retained, BatchRetention.RETAIN_EMPTY, BatchRetention.DELETE_EMPTY)
+        return rules.astype(np.int8)
+
+    return rule

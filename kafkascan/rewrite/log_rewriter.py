@@ -7,13 +7,13 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
-from kafkascan.batches.columns import BatchTable, offset_after
-from kafkascan.batches.scan import BatchScan, scan_batches
+from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.scan import BatchIterator, iter_batches, iter_open_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -22,12 +22,7 @@ from kafkascan.broker_state.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.broker_state.index_schemas import DEFAULT_INTERVAL_BYTES
-from kafkascan.broker_state.indexes import (
-    IndexEntries,
-    build_indexes,
-    require_interval_bytes,
-    write_index,
-)
+from kafkascan.broker_state.indexes import IndexBuilder, require_interval_bytes, write_index
 from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.format.errors import (
     CorruptBatchError,
@@ -54,7 +49,7 @@ from kafkascan.io.staged_folders import stage_folder
 from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_finding import no_logs, partition_dir
-from kafkascan.logs.log_problems import SegmentOffsets, Tail
+from kafkascan.logs.log_problems import BatchOffsets, SegmentOffsets, Tail
 from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
@@ -131,13 +126,13 @@ class LogRewriter(Generic[Report]):
     Attributes
     ----------
     rewrite : callable
-        Takes a segment, its batches and an empty report. Yields the new bytes, and has filled
-        the report when the last of them is yielded.
+        Takes a segment, the tables of its batches and an empty report. Yields the new bytes, and
+        has filled the report when the last of them is yielded.
     new_report : callable
         Returns an empty report.
     check : callable, optional
-        Takes a new segment, its batches and the filled report, and raises if the segment is
-        not as it should be.
+        Takes a new segment and the filled report, and raises if the segment is not as it should
+        be.
     offset_shift : int
         Added to the base offsets in file names.
     interval_bytes : int or None
@@ -150,9 +145,9 @@ class LogRewriter(Generic[Report]):
         Whether it keeps producers and transactions, so that snapshots remain valid.
     """
 
-    rewrite: Callable[[Source, BatchTable, Report], Iterator[Buffer]]
+    rewrite: Callable[[Source, Iterable[BatchTable], Report], Iterator[Buffer]]
     new_report: Callable[[], Report]
-    check: Callable[[Source, BatchTable, Report], None] | None = None
+    check: Callable[[Source, Report], None] | None = None
     offset_shift: int = 0
     interval_bytes: int | None = None
     producer_expiration_ms: int | None = None
@@ -348,48 +343,53 @@ class LogRewriter(Generic[Report]):
         """Write the new bytes of a segment, verify them, and add the segment to the result."""
         # Sources are not closed here: an error's traceback may hold a table that views them.
         source = Source(path)
-        scan = scan_batches(source)
-        _require_no_hidden_batches(source, scan)
-        if target == path:
-            _require_batches(source, scan)
-        if source.size < _LARGEST_SEGMENT:  # a larger one may become small enough
-            self._index_entries(path, scan.batches)  # raises if no index holds its offsets
-        report = self.new_report()
-        size = sum(map(file.stream.write, self.rewrite(source, scan.batches, report)))
-        file.stream.flush()
-        is_changed = size != source.size or not _are_equal(source, file.written)
-        batches = self._verified(Source(file.written), target, report)
-        result.findings += tail_findings(scan)
-        result.findings += log_end_findings(path, scan.batches, batches, self.offset_shift)
+        headers = iter_open_batches(source)
         offsets = SegmentOffsets(segment_file(path, DiskFolder(path.parent)))
-        offsets.is_whole = scan.end is ScanEnd.CLEAN
-        offsets.add(scan.batches)
-        segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed, offsets)
+        # A larger segment may become small enough.
+        index = self._index_builder(path) if source.size < _LARGEST_SEGMENT else None
+        report = self.new_report()
+        tables = _added(headers, offsets, index)
+        size = sum(map(file.stream.write, self.rewrite(source, tables, report)))
+        file.stream.flush()
+        _require_no_hidden_batches(source, headers, offsets)
+        if target == path:
+            _require_batches(source, offsets)
+        is_changed = size != source.size or not _are_equal(source, file.written)
+        end_offset = self._verified(Source(file.written), target, report)
+        result.findings += tail_findings(path, headers)
+        result.findings += log_end_findings(path, offsets.end_offset, end_offset, self.offset_shift)
+        offsets.is_whole = headers.end is ScanEnd.CLEAN
+        segment = SegmentRewrite(path, target, report, source.size, size, is_changed, offsets)
         result.segments.append(segment)
         return segment
 
-    def _verified(self, written: Source, target: Path, report: Report) -> BatchTable:
-        """Scan and check a new segment; return its batches."""
-        batches = scan_batches(written).batches
-        for row in (~verify_crcs(written, batches)).nonzero()[0][:1]:
-            raise record_error("CHECKSUM_MISMATCH", written.path, batches[row])
-        self._index_entries(target, batches)  # raises if a position exceeds what an index holds
+    def _verified(self, written: Source, target: Path, report: Report) -> int | None:
+        """Read and check a new segment; return the offset after its last batch."""
+        offsets = BatchOffsets()
+        # Raises if a position exceeds what an index holds.
+        for table in _added(iter_open_batches(written), offsets, self._index_builder(target)):
+            for row in (~verify_crcs(written, table)).nonzero()[0][:1]:
+                raise record_error("CHECKSUM_MISMATCH", written.path, table[row])
         if self.check is not None:
-            self.check(written, batches, report)
-        return batches
+            self.check(written, report)
+        return offsets.end_offset
 
-    def _index_entries(self, log: Path, batches: BatchTable) -> tuple[IndexEntries, ...]:
-        """Return the entries of the offset and time index; none if the name is not a log's."""
+    def _index_builder(self, log: Path) -> IndexBuilder | None:
+        """Return a builder of the offset and time index; None if the name is not a log's."""
         name = parse_segment_name(log.name)
         if name is None or name.base_offset is None or name.kind != "log":
-            return ()
+            return None
         given = self.interval_bytes
         interval_bytes = DEFAULT_INTERVAL_BYTES if given is None else given
-        return build_indexes(batches, name.base_offset, interval_bytes, str(log))
+        return IndexBuilder(name.base_offset, interval_bytes, str(log))
 
     def _write_indexes(self, log: Path) -> None:
-        indexes = self._index_entries(log, scan_batches(log).batches)
-        for kind, entries in zip(("index", "timeindex"), indexes, strict=False):
+        builder = self._index_builder(log)
+        if builder is None:
+            return
+        for table in iter_batches(log):
+            builder.add(table)
+        for kind, entries in zip(("index", "timeindex"), builder.finish(), strict=True):
             write_index(log.with_name(str(sibling_name(log.name, kind))), entries)
 
     def _rebuild_side_files(self, folder: Path) -> None:
@@ -402,6 +402,19 @@ class LogRewriter(Generic[Report]):
             raise outcome.error
         if not outcome.is_in_order:
             raise RewriteError(f"{folder}: a broker would change the rewritten logs")
+
+
+def _added(
+    tables: Iterable[BatchTable], offsets: BatchOffsets, index: IndexBuilder | None
+) -> Iterator[BatchTable]:
+    """Yield tables of batches after they were added to offsets, and to the indexes to build."""
+    for table in tables:
+        offsets.add(table)
+        if index is not None:
+            index.add(table)
+        yield table
+    if index is not None:
+        index.finish()
 
 
 def _require_unchanged(as_read: list[FileIdentity], folder: Path | None) -> None:
@@ -468,9 +481,9 @@ def _require_outside(folder: Path, target: Path) -> None:
         raise ValueError(f"{target} is inside {folder}, which is to be rewritten")
 
 
-def _require_batches(source: Source, scan: BatchScan) -> None:
+def _require_batches(source: Source, offsets: SegmentOffsets) -> None:
     """Refuse to replace a file without batches: the new one would be empty."""
-    if source.size and not len(scan.batches):
+    if source.size and offsets.end_offset is None:
         reason = "the file contains no batch, and would be replaced by an empty one"
         raise RewriteError(f"{source.path}: position 0: {reason} [NO_BATCHES]")
 
@@ -496,15 +509,16 @@ def _require_no_cleaner_files(folder: Path, states: tuple[str, ...]) -> None:
             )
 
 
-def _require_no_hidden_batches(source: Source, scan: BatchScan) -> None:
+def _require_no_hidden_batches(
+    source: Source, headers: BatchIterator, offsets: SegmentOffsets
+) -> None:
     """
     Refuse a tail that contains valid batches: after a damaged length, a scan reports a torn tail.
 
     An incomplete batch at the end is left out of the new log; batches after damage must not be.
     """
-    tail = Tail.of(scan)
-    end_offset = offset_after(scan.batches) if len(scan.batches) else None
-    hidden = tail.intact_batches(source, end_offset)
+    tail = Tail.of(headers)
+    hidden = tail.intact_batches(source, offsets.end_offset)
     if len(hidden):
         reason, symbol = tail.describe(hidden), str(ScanEnd.TORN_TAIL)
         raise CorruptBatchError(source.path, tail.position, None, reason, symbol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from kafkascan.batches.columns import (
     last_offset,
     size_in_bytes,
 )
+from kafkascan.batches.scan import iter_open_batches
 from kafkascan.batches.walks import read_into
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import RewriteError, UnfitBatchError
@@ -24,7 +25,13 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.rewrite.batch_stream import Buffer, verified_groups
 from kafkascan.rewrite.conversion import ConversionReport, iter_converted
 from kafkascan.rewrite.conversion_plan import DEFAULT_GATHERED_SIZE, ConversionOptions
-from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
+from kafkascan.rewrite.filtering import (
+    FilterOptions,
+    FilterReport,
+    default_retention,
+    iter_filtered,
+    no_batch,
+)
 from kafkascan.rewrite.log_rewriter import LogRewriter
 from kafkascan.rewrite.record_filters import KeyFilter, RecordFilter
 from kafkascan.rewrite.restamping import restamp_range
@@ -102,16 +109,19 @@ def restamp_log(
     As `scan_batches`.
     """
     require_integers(offset_shift=offset_shift)
+    if not -(1 << 63) <= offset_shift < 1 << 63:
+        raise ValueError(f"offset_shift must fit into 64 bits: {offset_shift}")
     time = (
         None
         if max_timestamp is None
         else to_milliseconds(max_timestamp, "max_timestamp", rounds_up=False)
     )
 
-    def rewrite(source: Source, batches: BatchTable, report: RestampReport) -> Iterator[Buffer]:
-        _require_shiftable(source, batches, offset_shift)
-        for group in verified_groups(source, batches, None):
-            rows = batches[group]
+    def rewrite(
+        source: Source, tables: Iterable[BatchTable], report: RestampReport
+    ) -> Iterator[Buffer]:
+        for rows in verified_groups(source, tables, None):
+            _require_shiftable(source, rows, offset_shift)
             offsets = last_offset(rows) + offset_shift if offset_shift else None
             stamps = (offsets, partition_leader_epoch, time, timestamp_type)
             data, start = _read_rows(source, rows), int(rows["position"][0])
@@ -132,14 +142,11 @@ def restamp_log(
 
 
 def _require_shiftable(source: Source, batches: BatchTable, offset_shift: int) -> None:
-    if not -(1 << 63) <= offset_shift < 1 << 63:
-        raise ValueError(f"offset_shift must fit into 64 bits: {offset_shift}")
-    if len(batches):
-        last = last_offset(batches)
-        row, highest = int(last.argmax()), int(last.max()) + offset_shift
-        if highest >= (1 << 63) - 1:
-            reason = f"the last offset would be {highest}; it must be below 2**63 - 1"
-            raise _unfit(source, batches[row], reason)
+    last = last_offset(batches)
+    row, highest = int(last.argmax()), int(last.max()) + offset_shift
+    if highest >= (1 << 63) - 1:
+        reason = f"the last offset would be {highest}; it must be below 2**63 - 1"
+        raise _unfit(source, batches[row], reason)
     is_wrapper = compression_type_of(batches) != CompressionType.NONE
     rows = np.flatnonzero((batches["magic"] == 0) & is_wrapper)
     if offset_shift and len(rows):
@@ -203,8 +210,10 @@ def convert_log(
         threads=threads,
     )
 
-    def rewrite(source: Source, batches: BatchTable, report: ConversionReport) -> Iterator[Buffer]:
-        return iter_converted(source, batches, options, report)
+    def rewrite(
+        source: Source, tables: Iterable[BatchTable], report: ConversionReport
+    ) -> Iterator[Buffer]:
+        return iter_converted(source, tables, options, report)
 
     keeps_headers = to_magic is None or to_magic == 2
     rewriter = LogRewriter(
@@ -273,13 +282,20 @@ def scrub_log(
 
     converted = 0
 
-    def rewrite(source: Source, batches: BatchTable, report: FilterReport) -> Iterator[Buffer]:
+    def counted(tables: Iterable[BatchTable]) -> Iterator[BatchTable]:
         nonlocal converted
-        converted += int(np.count_nonzero(batches["magic"] < 2))
-        return iter_filtered(source, batches, options, report)
+        for batches in tables:
+            converted += int(np.count_nonzero(batches["magic"] < 2))
+            yield batches
 
-    def check(source: Source, batches: BatchTable, report: FilterReport) -> None:
-        _require_gone(source, batches, report, keep)
+    def rewrite(
+        source: Source, tables: Iterable[BatchTable], report: FilterReport
+    ) -> Iterator[Buffer]:
+        retention = default_retention(iter_open_batches(source))
+        return iter_filtered(source, counted(tables), options, report, retention, no_batch)
+
+    def check(source: Source, report: FilterReport) -> None:
+        _require_gone(source, report, keep)
 
     rewriter = LogRewriter(
         rewrite,
@@ -297,13 +313,12 @@ def scrub_log(
 
 def _require_gone(
     source: Source,
-    batches: BatchTable,
     report: FilterReport,
     keep: RecordFilter,
 ) -> None:
     """Read a new log, and raise if it contains a record that should have been removed."""
     count, dropped = 0, report.dropped_offsets  # in ascending order
-    for records in iter_records(source, batches, control="include"):
+    for records in iter_records(source, control="include"):
         offsets = records["offset"]
         at = np.searchsorted(dropped, offsets, "right") - 1
         if len(dropped) and (dropped[at] == offsets).any():
@@ -313,7 +328,7 @@ def _require_gone(
         raise _verification_error(
             source, f"it contains {count} records instead of {report.kept_records}"
         )
-    for records in iter_records(source, batches):
+    for records in iter_records(source):
         if not keep(records).all():
             raise _verification_error(source, "a record that `keep` drops is still present")
 

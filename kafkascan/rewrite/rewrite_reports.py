@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from kafkascan.batches.columns import BatchTable, next_offset
-from kafkascan.batches.scan import BatchScan
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
+from kafkascan.logs.log_problems import SegmentOffsets, SegmentTail, offset_problems
 from kafkascan.logs.opened_logs import Log, rewrite_marks
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
@@ -156,17 +154,17 @@ def _row(one: SegmentRewrite[Report]) -> dict[str, object]:
     return {**vars(one.report), **ends, **of_segment, **paths}
 
 
-def tail_findings(scan: BatchScan) -> list[Finding]:
+def tail_findings(path: Path, tail: SegmentTail) -> list[Finding]:
     """Report the trailing bytes of a log, which are not copied into the new one."""
-    if scan.end is ScanEnd.CLEAN:
+    if tail.end is ScanEnd.CLEAN:
         return []
-    message = f"{scan.path}: {scan.trailing_bytes} bytes after the last batch are not copied"
-    return [Finding(str(scan.end), Severity.WARNING, message, None, scan.valid_bytes)]
+    message = f"{path}: {tail.trailing_bytes} bytes after the last batch are not copied"
+    return [Finding(str(tail.end), Severity.WARNING, message, None, tail.valid_bytes)]
 
 
-def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -> list[Finding]:
+def log_end_findings(path: Path, old: int | None, new: int | None, shift: int) -> list[Finding]:
     """Report a log that ends at a lower offset: a broker would assign offsets again."""
-    old_end, new_end = (int(next_offset(rows)[-1]) if len(rows) else 0 for rows in (old, new))
+    old_end, new_end = old or 0, new or 0
     if new_end >= old_end + shift:
         return []
     message = f"{path}: the log end offset was {old_end}, and is {new_end} now"

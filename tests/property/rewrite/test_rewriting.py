@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+from itertools import chain, pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given, strategies as st
 
 import kafkascan as ks
+from kafkascan.rewrite import batch_stream
+from kafkascan.rewrite.batch_stream import verified_groups
 from tests.support.examples import examples
 from tests.support.log_corpus import random_log
 
@@ -91,3 +95,20 @@ def test_restamping_and_back(data: bytes, shift: int, epoch: int) -> None:
         partition_leader_epoch=batches["partition_leader_epoch"],
     )  # fmt: skip
     assert back.tobytes() == data
+
+
+@examples(60)
+@given(LOGS, st.integers(0, 2**32), st.sampled_from([1, 100, 1000]))
+def test_groups_do_not_depend_on_tables(data: bytes, seed: int, size: int) -> None:
+    batches = ks.scan_batches(data).batches
+    dice = random.Random(seed)
+    cuts = sorted(dice.choices(range(len(batches) + 1), k=3))
+    tables = [batches[first:last] for first, last in pairwise([0, *cuts, len(batches)])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_stream, "_GROUP_SIZE", size)
+        groups = [
+            [rows["position"].tolist() for rows in verified_groups(ks.Source(data), given, 1)]
+            for given in ([batches], tables)
+        ]
+    assert groups[0] == groups[1]
+    assert [*chain(*groups[0])] == batches["position"].tolist()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.broker_state.indexes import build_indexes
+from kafkascan.broker_state.indexes import IndexBuilder
 from tests.support.paths import GOLDEN
 from tests.support.segments import T0, Rig, batch_v2
 from tests.support.warm_process import run_warm
@@ -219,8 +219,10 @@ def test_times_that_go_back_at_the_end_of_a_segment_are_an_error() -> None:
         log.set(row, "max_timestamp", T0 + row).set(row, "base_offset", offset).sign(row)
     batches = ks.scan_batches(log.log).batches
     interval = log.position_of(2) - 1
+    builder = IndexBuilder(0, interval, "a.log")
+    builder.add(batches)
     with pytest.raises(ks.format.BatchTableError) as caught:
-        build_indexes(batches, 0, interval, "a.log")
+        builder.finish()
     assert caught.value.position == log.position_of(3)
 
 

@@ -4,7 +4,8 @@ import os
 import pickle
 import shutil
 import time
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io.sources import Source
-from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
+from kafkascan.rewrite.filtering import FilterReport, iter_filtered
 from tests.support.broker_lock import broker_in
 from tests.support.files import contents
 from tests.support.log_corpus import marker
@@ -194,9 +195,9 @@ def test_a_record_that_was_not_dropped_is_found(
     """A filter that drops nothing leaves the old log unchanged."""
 
     def copied(
-        source: Source, batches: np.ndarray, options: FilterOptions, report: FilterReport
+        source: Source, tables: object, options: object, report: FilterReport, *rules: object
     ) -> Iterator[bytes]:
-        for _ in iter_filtered(source, batches, options, report):
+        for _ in iter_filtered(source, tables, options, report, *rules):
             pass
         report.dropped_offsets = np.array([0])
         report.kept_records = report.records
@@ -459,3 +460,36 @@ def test_offsets_that_no_log_can_contain(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=f"the last offset would be {shift + 1}; it must be"):
             ks.restamp_log(log, tmp_path / "moved.log", offset_shift=shift)
         assert not (tmp_path / "moved.log").exists()
+
+
+_OTHER_BYTES: dict[str, Callable[[Path, Path], object]] = {
+    "restamp": lambda log, target: ks.restamp_log(log, target, partition_leader_epoch=3),
+    "convert": lambda log, target: ks.convert_log(log, target, compression_type="none"),
+    "scrub": lambda log, target: ks.scrub_log(
+        log, target, keep=ks.rewrite.without_offsets(5, 50), threads=1
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", _OTHER_BYTES)
+def test_memory_does_not_grow_with_the_number_of_batches(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkascan.rewrite.batch_stream._GROUP_SIZE", 1 << 20)
+    peaks = []
+    for count in (140_000, 420_000):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        log = folder / f"{0:020}.log"
+        with log.open("wb") as file:
+            for first in range(0, count, 20_000):
+                offsets = np.arange(first, first + 20_000)
+                values = [b"v"] * len(offsets)
+                file.write(ks.build_batches(offset=offsets, value=values, batch_size=1))
+        tracemalloc.start()
+        try:
+            _OTHER_BYTES[verb](log, tmp_path / f"{verb}-{count}.log")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] < 1.3 * peaks[0]
