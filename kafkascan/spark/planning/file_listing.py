@@ -10,6 +10,7 @@ import os
 import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import NoLogsError, SourceReadError
+from kafkascan.format.errors import FileGoneError, NoLogsError, SourceReadError
 from kafkascan.format.file_names import (
     SegmentName,
     live_base_offset,
@@ -26,6 +27,7 @@ from kafkascan.format.file_names import (
     sibling_name,
 )
 from kafkascan.io.folders import DiskFolder, settled
+from kafkascan.io.source_protocols import FilePins, PinnedFile
 from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.store_folders import list_folder, read_stored
@@ -89,6 +91,8 @@ class ListedSegment(NamedTuple):
         says how.
     stored_size : int
         Size of such an object.
+    inode : int
+        Of a local file in a folder; 0 for others.
     """
 
     path: str
@@ -105,6 +109,7 @@ class ListedSegment(NamedTuple):
     end_offset: int | None = None
     tier: str | None = None
     stored_size: int = 0
+    inode: int = 0
 
     @property
     def name(self) -> str:
@@ -203,7 +208,8 @@ def open_file(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Sour
     FileNotFoundError
         If it was deleted.
     SourceReadError
-        If it was truncated: a cut between two batches looks like the end of the log.
+        If it was truncated: a cut between two batches looks like the end of the log. If another
+        file took its place, as the cleaner's do: it has other offsets, at other positions.
     """
     source = open_current(file, options, bulk_stop)
     if source.size < file.size:
@@ -221,13 +227,47 @@ def open_current(file: ListedSegment, options: Options, bulk_stop: int = 0) -> S
         read_index = None if bulk_stop else partial(_read_index, file, options)
         reader = PrefetchingReader(stored, read_index, bulk_stop=bulk_stop)
         return Source(reader, max_size=file.size)
+    place = _as_listed(file)
     try:
-        return Source(file.path, max_size=file.size)
+        return Source(place, max_size=file.size)
+    except FileGoneError as error:
+        if not os.path.lexists(file.path):
+            raise
+        reason = "another file took its place since the listing, as of a cleaner"
+        raise SourceReadError(file.path, 0, reason) from error
     except OSError as error:
         # spark.executor.pyspark.memory limits the address space, so a map may not fit.
         if error.errno != errno.ENOMEM:
             raise
-    return Source(file.path, memory_map=False, max_size=file.size)
+    return Source(place, memory_map=False, max_size=file.size)
+
+
+def _as_listed(file: ListedSegment) -> SourceLike:
+    """Return a local file that was listed, also if a broker renames it until it is opened."""
+    if not file.inode:  # in remote storage, which does not change files
+        return file.path
+    pins = FilePins({file.name: file.inode}, opened={file.name})
+    with suppress(FileNotFoundError):
+        now = os.stat(file.path)
+        if _is_same(file, now):
+            pins.inodes[file.name] = now.st_ino
+        # Some network file systems give a file another inode each time.
+        pins.are_stable = now.st_ino == file.inode or os.stat(file.path).st_ino == now.st_ino
+    return PinnedFile(file.path, file.name, pins)
+
+
+def is_in_place(file: ListedSegment) -> bool:
+    """Return whether a local file that was listed still has its name."""
+    try:
+        return _is_same(file, os.stat(file.path))
+    except OSError:
+        return False
+
+
+def _is_same(file: ListedSegment, now: os.stat_result) -> bool:
+    """Return whether a status is that of a listed file, or of its copy on another host."""
+    is_copy = (now.st_size, now.st_mtime_ns) == (file.size, file.modified_ns)
+    return is_copy or file.inode in (0, now.st_ino)
 
 
 def store_settings(options: Options) -> dict[str, object]:
@@ -277,7 +317,7 @@ def _list_local(
             name = parse_segment_name(os.path.basename(one))
             if _is_selected(folder, options):
                 found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
-                yield _named(found, options)
+                yield _named(found._replace(inode=status.st_ino), options)
 
 
 def _list_folder(
@@ -294,7 +334,7 @@ def _list_folder(
             base_offset = live_base_offset(name)
             if base_offset is None:
                 continue
-            size, modified_ns = 0, None
+            size, modified_ns, inode = 0, None, 0
             try:
                 status = entry.stat()
             except FileNotFoundError:  # deleted by a broker since the folder was read
@@ -303,10 +343,11 @@ def _list_folder(
             else:
                 if not stat.S_ISREG(status.st_mode):
                     continue
-                size, modified_ns = status.st_size, status.st_mtime_ns
+                size, modified_ns, inode = status.st_size, status.st_mtime_ns, status.st_ino
             yield ListedSegment(
-                entry.path, *place, base_offset, size, modified_ns, False, log_start_offset
-            )
+                entry.path, *place, base_offset, size, modified_ns,
+                log_start_offset=log_start_offset, inode=inode,
+            )  # fmt: skip
 
 
 def _entries_in(path: Path) -> dict[str, os.DirEntry[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -33,6 +32,7 @@ from kafkascan.spark.planning.file_listing import (
     NO_PARTITION,
     NO_TOPIC,
     ListedSegment,
+    is_in_place,
     list_files,
     open_file,
     store_settings,
@@ -165,9 +165,9 @@ class RangeOffsets:
         return stop is not None and end is not None and stop <= end
 
     def _is_replaced(self) -> bool:
-        """Return whether a broker has deleted the file since, as retention and the cleaner do."""
+        """Return whether a broker has deleted or replaced the file since it was listed."""
         file = self._range.file
-        return file.is_local and not os.path.exists(file.path)
+        return file.is_local and not is_in_place(file)
 
 
 def _segment_of(file: ListedSegment) -> SegmentFile:

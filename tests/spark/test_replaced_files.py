@@ -1,0 +1,125 @@
+"""Files that a broker renames, replaces or deletes between a plan and its tasks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.format.errors import FileGoneError, SourceReadError
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.planning.task_plan import ScanTask
+from kafkascan.spark.rows.task_scan import scan_task
+from tests.spark.logs import plain_batch
+
+LAST = 12
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A log of two segments of four batches."""
+    folder = tmp_path / "data" / "t-0"
+    folder.mkdir(parents=True)
+    for base in (0, LAST):
+        batches = [plain_batch(base + 3 * number, 3, 50) for number in range(4)]
+        (folder / f"{base:020}.log").write_bytes(b"".join(batches))
+    return folder
+
+
+def _planned(folder: Path, **options: str) -> tuple[Options, list[ScanTask]]:
+    parsed = Options.parse({"path": str(folder.parent), "prefetch": "0", **options})
+    return parsed, plan_read(parsed)
+
+
+def _offsets(options: Options, tasks: list[ScanTask]) -> list[int]:
+    name = "offset" if options.view == "records" else "base_offset"
+    batches = [batch for task in tasks for batch in scan_task(task, options)]
+    return [offset for batch in batches for offset in batch[name].to_pylist()]
+
+
+def _delete_by_broker(path: Path) -> None:
+    path.rename(f"{path}.deleted")
+
+
+def _replace(path: Path) -> None:
+    """Give the name to a smaller file with other offsets, as the cleaner does."""
+    _delete_by_broker(path)
+    path.write_bytes(plain_batch(6, 3, 50))
+    Path(f"{path}.deleted").unlink()
+
+
+def _copy_as_on_another_host(path: Path) -> None:
+    shutil.copy2(path, f"{path}.copy")
+    os.replace(f"{path}.copy", path)
+
+
+@pytest.mark.parametrize("size", ["1000000", "90"])
+@pytest.mark.parametrize("view", ["records", "batches"])
+@pytest.mark.parametrize("change", [_delete_by_broker, _copy_as_on_another_host])
+def test_the_file_that_was_listed_is_read(
+    folder: Path, change: Callable[[Path], None], view: str, size: str
+) -> None:
+    options, tasks = _planned(folder, view=view, maxPartitionBytes=size)
+    expected = _offsets(options, tasks)
+    change(folder / f"{0:020}.log")
+    assert _offsets(options, tasks) == expected
+
+
+def test_a_deleted_file_whose_name_another_one_has(folder: Path) -> None:
+    """The cleaner renames the old file before it renames the new one."""
+    options, tasks = _planned(folder)
+    path = folder / f"{0:020}.log"
+    _delete_by_broker(path)
+    path.write_bytes(plain_batch(6, 3, 50))
+    assert _offsets(options, tasks) == [*range(24)]
+
+
+@pytest.mark.parametrize("grows", [False, True])
+@pytest.mark.parametrize("view", ["records", "batches", "segments"])
+def test_another_file_is_not_read(folder: Path, view: str, grows: bool) -> None:
+    """It has other offsets at other positions, however large it is."""
+    options, tasks = _planned(folder, view=view, mode="FAILFAST")
+    path = folder / f"{0:020}.log"
+    _replace(path)
+    if grows:
+        path.write_bytes(b"".join(plain_batch(6 + 3 * number, 3, 50) for number in range(9)))
+    with pytest.raises(SourceReadError, match=r"another file took its place .*\[SOURCE_FAULT\]"):
+        _offsets(options, tasks)
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_another_file_is_an_error_in_each_mode(folder: Path, mode: str) -> None:
+    """Its log has offsets that are read nowhere: no option leaves them out."""
+    options, tasks = _planned(folder, mode=mode, ignoreMissingFiles="true")
+    _replace(folder / f"{0:020}.log")
+    with pytest.raises(SourceReadError):
+        _offsets(options, tasks)
+
+
+def test_another_file_in_the_segments_view(folder: Path) -> None:
+    options, tasks = _planned(folder, view="segments")
+    _replace(folder / f"{0:020}.log")
+    rows = [row for task in tasks for part in scan_task(task, options) for row in part.to_pylist()]
+    assert [row["status"] for row in rows] == ["UNREADABLE", "HEADERS_OK"]
+
+
+def test_a_deleted_file(folder: Path) -> None:
+    options, tasks = _planned(folder)
+    (folder / f"{0:020}.log").unlink()
+    with pytest.raises(FileGoneError, match=f"{0:020}.log: the file was deleted"):
+        _offsets(options, tasks)
+    lenient = options.replace(ignore_missing_files=True)
+    assert _offsets(lenient, tasks) == [*range(12, 24)]
+
+
+def test_what_is_appended_is_not_read(folder: Path) -> None:
+    options, tasks = _planned(folder)
+    with (folder / f"{LAST:020}.log").open("ab") as log:
+        log.write(plain_batch(24, 3, 50))
+    assert _offsets(options, tasks) == [*range(24)]
+    assert len(ks.read_records(folder)) == 27
