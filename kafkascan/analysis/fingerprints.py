@@ -19,24 +19,25 @@ from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
 from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table, rows_from
-from kafkascan.batches.scan import scan_batches
+from kafkascan.batches.scan import iter_open_batches, scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import loaded_epochs
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.findings import Severity
+from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.folders import DiskFolder
-from kafkascan.io.sources import Source, read_bytes
+from kafkascan.io.sources import Source, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import ALL_PARTITIONS, PartitionFilter
 from kafkascan.logs.log_problems import LogProblems, notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, open_partition, selected_logs
-from kafkascan.logs.walking.log_reader import LogReader
+from kafkascan.logs.walking.log_reader import LogReader, SegmentReading
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
 
@@ -346,8 +347,11 @@ def _of_log(log: Log) -> LogFingerprints:
     for reading in LogReader(log, problems, goes_on=True):
         if reading.is_first:
             tables.clear()  # of what retention has deleted meanwhile
-        with reading:
-            reading.end = scan = scan_batches(reading.segment.listed(), on_corrupt="resync")
+        with reading, borrowed_source(reading.segment.listed()) as source:
+            tables += _of_segment(source, reading)
+            if reading.end is not None:
+                continue
+            reading.end = scan = scan_batches(source, on_corrupt="resync")
             unread = reading.offsets.unread(scan.batches)
             reading.offsets.add_around([gap.position for gap in scan.gaps], unread)
             tables.append(fingerprint_batches(rows_from(unread, reading.start_offset)))
@@ -355,6 +359,20 @@ def _of_log(log: Log) -> LogFingerprints:
                 problems.add(replace(one, topic=partition.topic, partition=partition.partition))
     rows = join_rows(tables, FINGERPRINT)
     return LogFingerprints(partition.topic, partition.partition, rows, problems.found, epochs)
+
+
+def _of_segment(source: Source, reading: SegmentReading) -> list[FingerprintRows]:
+    """Return the fingerprints of a segment that ends after a batch; of another one, none."""
+    offsets = reading.new_offsets()
+    headers = iter_open_batches(source, on_corrupt="stop")
+    tables = [
+        fingerprint_batches(rows_from(offsets.take(table), reading.start_offset))
+        for table in headers
+    ]
+    if headers.end is not ScanEnd.CLEAN:
+        return []
+    reading.offsets, reading.end = offsets, headers
+    return tables
 
 
 def _epochs_of(partition: PartitionDir, problems: LogProblems) -> list[LeaderEpoch]:

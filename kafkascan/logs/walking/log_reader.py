@@ -55,6 +55,10 @@ class SegmentReading:
     end: SegmentTail | None = None
     error: Exception | None = None
 
+    def new_offsets(self) -> SegmentOffsets:
+        """Return what `offsets` was before any batch."""
+        return SegmentOffsets(self.segment, self.offsets.first_offset)
+
     @property
     def is_gone(self) -> bool:
         """Whether the file was deleted or replaced before it could be read."""
