@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -148,13 +149,20 @@ class IndexBuilder:
         self._last_position = 0
         self._count = 0
 
+    def copy(self) -> IndexBuilder:
+        """Return a builder that goes on by itself."""
+        copied = copy.copy(self)
+        copied._offsets, copied._times = self._offsets.copy(), self._times.copy()
+        copied._state = self._state.copy()
+        return copied
+
     def add(self, batches: BatchTable) -> None:
         """
         Add the next batches.
 
         Raises
         ------
-        As `build_offset_index`.
+        As `build_offset_index`; the builder is of no use then, but its `copy` of before is.
         """
         self._build(batches, is_last=False)
         if len(batches):

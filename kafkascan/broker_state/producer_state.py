@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -422,7 +423,7 @@ _UNORDERED = _unordered()
 
 def find_unknown_transaction(
     path: str,
-    batches: BatchTable,
+    read_batches: Callable[[], BatchTable],
     completed: NDArray[np.void],
     open_before: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> RefusedBatch | None:
@@ -436,8 +437,8 @@ def find_unknown_transaction(
     ----------
     path : str
         Path of the log in errors.
-    batches : array of BATCH_DTYPE, shape (n,)
-        Batches that were applied one after the other.
+    read_batches : callable
+        Returns the batches that were applied one after the other; called if batches are repeated.
     completed : array of COMPLETED_TRANSACTION
         The transactions that ended in them.
     open_before : tuple of ndarray
@@ -445,6 +446,7 @@ def find_unknown_transaction(
     """
     if _repeated(completed["first_offset"]) is None:
         return None
+    batches = read_batches()
     producers, offsets = (column.tolist() for column in open_before)
     current, ongoing = dict(zip(producers, offsets, strict=True)), set(offsets)
     ended = set(completed["row"].tolist())

@@ -454,10 +454,9 @@ class SegmentOffsets(BatchOffsets):
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches that are read; see `BatchOffsets.add`."""
+        is_first = self.end_offset is None or self.is_after_loss
         super().add(batches, flags)
-        named = self.segment.base_offset
-        # A lower offset after the first one of a table is `disorder`.
-        if named is not None and len(batches) and batches["base_offset"][0] < named:
+        if is_first:  # a lower offset after it is `disorder`
             self._compare_with_name(batches[:1])
 
     def _compare_with_name(self, batches: BatchTable) -> None:

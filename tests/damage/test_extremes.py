@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.covering import covering_rows
+from tests.support.examples import FEWER, seeds
 from tests.support.waiting import IS_SANITIZED
 from tests.support.warm_process import run_warm
 
@@ -29,8 +30,8 @@ folder, shares, part, parts = sys.argv[1:]
 failed = try_families(Path(folder), json.loads(shares), int(part), int(parts))
 sys.exit(1 if failed else 0)
 """
-# Shares of the cases that each run tries, and a slow one; processes that divide the slow one, each
-# of ten to twenty seconds.
+# Shares of the cases that each run tries, and a slow one with all examples; processes that divide
+# the latter, each of ten to twenty seconds.
 _FAMILIES = {
     "single numbers": (0.006, 1.0, 16),
     "pairs of numbers": (0.0001, 0.01, 8),
@@ -45,7 +46,9 @@ _FAMILIES = {
     "typed values": (0.03, 1.0, 1),
     "arguments": (0.02, 1.0, 1),
 }
-_PARTS = [(family, part) for family, (*_, parts) in _FAMILIES.items() for part in range(parts)]
+_PARTS = [
+    (family, part) for family, (*_, parts) in _FAMILIES.items() for part in seeds(parts, least=1)
+]
 
 
 def _try(folder: Path, shares: dict[str, float], part: int = 0, parts: int = 1) -> None:
@@ -89,4 +92,4 @@ def test_covering_rows_have_every_two_values() -> None:
 @pytest.mark.parametrize(("family", "part"), _PARTS)
 def test_all_numbers(family: str, part: int, tmp_path: Path) -> None:
     _, share, parts = _FAMILIES[family]
-    _try(tmp_path, {family: share}, part, parts)
+    _try(tmp_path, {family: share / FEWER}, part, len(seeds(parts, least=1)))

@@ -6,15 +6,16 @@ import os
 
 from hypothesis import settings
 
-_FEWER = 1 if os.environ.get("KAFKASCAN_EXAMPLES") == "all" else 6
+FEWER = 1 if os.environ.get("KAFKASCAN_EXAMPLES") == "all" else 6
+"""One of how many examples is tried."""
 _LEAST = 25
 
 
 def examples(count: int) -> settings:
     """Return settings for `count` examples in `make test-slow`, and a sixth of them otherwise."""
-    return settings(max_examples=max(count // _FEWER, min(count, _LEAST)))
+    return settings(max_examples=max(count // FEWER, min(count, _LEAST)))
 
 
 def seeds(count: int, least: int = _LEAST // 5) -> range:
     """Return as many seeds as `examples` tries examples, and at least some of them."""
-    return range(max(count // _FEWER, min(count, least)))
+    return range(max(count // FEWER, min(count, least)))

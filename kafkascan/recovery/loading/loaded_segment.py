@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.resyncing.resync import scan_with_resync
-from kafkascan.batches.scan import scan_batches
-from kafkascan.batches.screening import FORMATS, OFFSETS, screen
+from kafkascan.batches.scan import iter_open_batches
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.broker_state.indexes import floor_entry
@@ -31,10 +30,14 @@ from kafkascan.io.sources import READ_AT_ONCE, Source
 from kafkascan.logs.log_finding import partition_of
 from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
 from kafkascan.logs.opened_logs import Log, rewrite_marks
-from kafkascan.logs.segment import segment_file
+from kafkascan.logs.segment import SegmentFile, segment_file
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
-from kafkascan.recovery.loading.segment_recovery import RecoveredSegment
+from kafkascan.recovery.loading.segment_recovery import (
+    RecoveredSegment,
+    SegmentBatches,
+    rows_at_once,
+)
 from kafkascan.tables.table import Problem
 
 _DIGITS = 20
@@ -127,6 +130,31 @@ class SegmentReport:
         return self.size - self.valid_bytes
 
 
+@dataclass
+class _WrongChecksums:
+    """
+    Batches of a segment whose checksums are wrong.
+
+    Attributes
+    ----------
+    count : int
+    first : (int, int, int) or None
+        Row, position and base offset of the first one.
+    """
+
+    count: int = 0
+    first: tuple[int, int, int] | None = None
+
+    def add(self, source: Source, batches: BatchTable, first_row: int) -> None:
+        """Verify the next batches."""
+        wrong = np.flatnonzero(~verify_crcs(source, batches, threads=1))
+        self.count += len(wrong)
+        if len(wrong) and self.first is None:
+            batch = batches[wrong[0]]
+            place = int(batch["position"]), int(batch["base_offset"])
+            self.first = first_row + int(wrong[0]), *place
+
+
 class LoadedSegment:
     """
     A segment of a log that is being loaded. Its batches are read on demand and not kept.
@@ -166,8 +194,7 @@ class LoadedSegment:
         self.is_recovered = self.is_emptied = False
         self.is_verified = False
         self.damage: list[LoadFinding] = []
-        self._batch_count = 0
-        self._offsets: SegmentOffsets | None = None
+        self._batches: SegmentBatches | None = None
         self._next_offset: int | None = None
 
     def sibling(self, kind: str) -> str:
@@ -183,29 +210,20 @@ class LoadedSegment:
             return Source(self._source[:stop])
         return Source(self._source, read_below=READ_AT_ONCE, max_size=stop)
 
+    @property
+    def file(self) -> SegmentFile:
+        """The segment's file."""
+        return segment_file(Path(self.name), self._files.disk_folder)
+
     def set_recovered(self, recovered: RecoveredSegment) -> None:
         """Set the result of a recovery."""
         self.is_recovered = self.is_verified = True
         self.is_emptied = recovered.is_emptied
-        self.valid_bytes = recovered.valid_bytes
+        self.valid_bytes = recovered.batches.end
         self.reason = recovered.reason
-        flags = self._set_batches(recovered.batches)
-        self._next_offset = None if self.is_emptied else self._plain_end(recovered.batches, flags)
-
-    def _set_batches(self, batches: BatchTable) -> int:
-        """Set what is reported of the batches, and return their flags; see `screen`."""
-        flags = screen(batches)
-        self._offsets = SegmentOffsets(segment_file(Path(self.name), self._files.disk_folder))
-        self._offsets.add(batches, flags)
-        self._batch_count = len(batches)
-        return flags
-
-    def _plain_end(self, batches: BatchTable, flags: int) -> int | None:
-        """Return what the lookup of the next offset finds by a rebuilt index, if that is plain."""
-        if not len(batches) or flags & (OFFSETS | FORMATS):
-            return None
-        is_below = batches["base_offset"][0] < self.base_offset
-        return None if is_below else offset_after(batches)
+        self._batches = recovered.batches
+        # What the lookup of the next offset finds by a rebuilt index, if that is plain.
+        self._next_offset = None if self.is_emptied else recovered.batches.plain_end
 
     def offsets_error(self) -> CorruptLogError:
         """Return the error of a segment whose offsets do not ascend."""
@@ -290,28 +308,26 @@ class LoadedSegment:
 
     def check_headers(self, *, verify: bool) -> None:
         """Read the batch headers of a segment that was not recovered, and set its `damage`."""
-        if self._offsets is not None:
+        if self._batches is not None:
             return
+        self._batches = SegmentBatches(self.file)
+        wrong = _WrongChecksums()
         with self._open_up_to(self.valid_bytes) as source:
-            scan = scan_batches(source, on_corrupt="stop")
-            self._set_batches(scan.batches)
-            if scan.error is not None:
-                self._add_damage("CORRUPT", scan.error.reason, scan.valid_bytes)
-            elif scan.end is not ScanEnd.CLEAN:
-                message = f"{scan.trailing_bytes} bytes after the last batch"
-                self._add_damage(scan.end.name, message, scan.valid_bytes)
-            if verify:
-                self.is_verified = True
-                wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=1))
-                if len(wrong):
-                    first = scan.batches[wrong[0]]
-                    message = (
-                        f"{len(wrong)} batches have a wrong checksum, the first at offset"
-                        f" {first['base_offset']}"
-                    )
-                    self._add_damage(
-                        "CHECKSUM_MISMATCH", message, int(first["position"]), int(wrong[0])
-                    )
+            headers = iter_open_batches(source, rows=rows_at_once(source), on_corrupt="stop")
+            for table in headers:
+                if verify:
+                    wrong.add(source, table, self._batches.count)
+                self._batches.add(table)
+        if headers.error is not None:
+            self._add_damage("CORRUPT", headers.error.reason, headers.valid_bytes)
+        elif headers.end is not None and headers.end is not ScanEnd.CLEAN:
+            message = f"{headers.trailing_bytes} bytes after the last batch"
+            self._add_damage(headers.end.name, message, headers.valid_bytes)
+        self.is_verified = verify
+        if wrong.first is not None:
+            row, position, offset = wrong.first
+            message = f"{wrong.count} batches have a wrong checksum, the first at offset {offset}"
+            self._add_damage("CHECKSUM_MISMATCH", message, position, row)
 
     def _add_damage(self, symbol: str, what: str, position: int, row: int | None = None) -> None:
         message = (
@@ -325,13 +341,14 @@ class LoadedSegment:
     def offsets(self) -> SegmentOffsets:
         """Return the offsets of its batches."""
         self.check_headers(verify=False)
-        assert self._offsets is not None
-        self._offsets.is_whole = not self.damage
-        return self._offsets
+        assert self._batches is not None
+        self._batches.offsets.is_whole = not self.damage
+        return self._batches.offsets
 
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
         end = self.offsets().end_offset
+        assert self._batches is not None
         next_offset = self.base_offset if end is None else end
         start = 0 if dropped_because else self.valid_bytes
         first_offset = self.base_offset if dropped_because else next_offset
@@ -339,7 +356,7 @@ class LoadedSegment:
             name=self.name,
             base_offset=self.base_offset,
             next_offset=next_offset,
-            batches=self._batch_count,
+            batches=self._batches.count,
             size=self.size,
             valid_bytes=start,
             is_recovered=self.is_recovered,

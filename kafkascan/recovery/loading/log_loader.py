@@ -285,7 +285,7 @@ class _LogLoader:
         with segment.open() as source:
             recovered = recover_segment(
                 source,
-                segment.base_offset,
+                segment.file,
                 producers.state,
                 self.epochs,
                 interval_bytes=self.settings.interval_bytes,
@@ -295,7 +295,7 @@ class _LogLoader:
             self._write_indexes(segment, recovered)
             return recovered
         segment.set_recovered(recovered)
-        self.files.truncate(segment.name, recovered.valid_bytes, recovered.reason or "")
+        self.files.truncate(segment.name, segment.valid_bytes, recovered.reason or "")
         self._write_indexes(segment, recovered)
         if not recovered.is_emptied:
             producers.map_end = recovered.map_end_offset or producers.map_end
