@@ -40,7 +40,9 @@ def build_leader_epochs(
     require_items(LeaderEpoch, prior=entries)
     if entries and not (batches["partition_leader_epoch"] > entries[-1].epoch).any():
         return entries
-    epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)
+    # No epoch starts at a negative offset; see `assign_epoch`.
+    may_start = (batches["magic"] >= 2) & (batches["base_offset"] >= 0)
+    epochs = np.where(may_start, batches["partition_leader_epoch"], -1)
     # An epoch can be new only where the maximum rises.
     highest = np.maximum.accumulate(epochs)
     is_rise = highest > -1
