@@ -454,10 +454,14 @@ class SegmentOffsets(BatchOffsets):
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches that are read; see `BatchOffsets.add`."""
-        is_first = self.end_offset is None or self.is_after_loss
+        if not len(batches):
+            return
+        flags = screen(batches) if flags is None else flags
         super().add(batches, flags)
-        if is_first:  # a lower offset after it is `disorder`
-            self._compare_with_name(batches[:1])
+        named = self.segment.base_offset
+        # Offsets that follow each other are not below the first one.
+        if named is not None and (flags & screening.OFFSETS or batches["base_offset"][0] < named):
+            self._compare_with_name(batches)
 
     def _compare_with_name(self, batches: BatchTable) -> None:
         self.misplaced = self.misplaced or misplaced_batch(self.segment, batches)

@@ -108,10 +108,12 @@ def test_on_any_number_of_threads(
         assert len(misplaced(found.problems)) == 1
 
 
-def test_lower_offsets_that_begin_a_later_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("rows", [1, 4, 5, 6, 4096])
+def test_lower_offsets_after_higher_ones(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_chunks, "_FIRST_ROWS", 5)
+    """They are named wherever a table of batches begins."""
+    monkeypatch.setattr(log_chunks, "_FIRST_ROWS", rows)
     segments = {0: OWN[0], 10: OWN[10] + OWN[0]}
     folder = write_segments(tmp_path / "t-0", segments)
     problems = ks.count_records(folder).problems
