@@ -134,7 +134,7 @@ def salvage(
     Every batch is kept that has a valid checksum and offsets that fit. Base offset, length, leader
     epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
     batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
-    in the size of the logs, for any bytes; memory is 69 bytes per batch of a segment.
+    in the size of the logs, for any bytes; memory is some 180 bytes per batch of a segment.
 
     If segments overlap, each offset is kept in the segment from which a log is read (see
     `OffsetCursor`), and reported as a duplicate in the others.
