@@ -66,7 +66,6 @@ def test_a_descriptor_that_cannot_be_read() -> None:
 def test_who_may_not_write_a_file_learns_by_a_read_whether_it_is_cached(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(Rig().batches(3).log)
-    evict(path)
     program = """
         import os, sys
         from kafkascan._core.cold_reads import LogFile
@@ -83,9 +82,15 @@ def test_who_may_not_write_a_file_learns_by_a_read_whether_it_is_cached(tmp_path
         os.seteuid(0)
         print(counts, before, after, unknown)
     """
-    ended = run_warm(program, path)
-    assert ended.returncode == 0, ended.stderr
-    counts, *answers = ended.stdout.split()
-    if counts != "-1":
-        pytest.skip("this kernel tells everybody")
-    assert answers == ["False", "True", "True"]
+    # The read starts to fetch the page; a disk may have it before the read looks again.
+    for _ in range(20):
+        evict(path)
+        ended = run_warm(program, path)
+        assert ended.returncode == 0, ended.stderr
+        counts, before, *answers = ended.stdout.split()
+        if counts != "-1":
+            pytest.skip("this kernel tells everybody")
+        assert answers == ["True", "True"]
+        if before == "False":
+            return
+    pytest.skip("the disk is too fast: each page is there when the read looks again")
