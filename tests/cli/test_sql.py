@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
 import duckdb
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -417,3 +419,18 @@ def test_a_topic_that_is_named_as_a_table(tmp_path: Path) -> None:
     query = "SELECT count(*) AS n FROM Records WHERE topic = 'Records'"
     assert rows("sql", query, tmp_path) == [{"n": 1}]
     assert {one["name"] for one in rows("sql", "SHOW TABLES", tmp_path)} == COUNTS.keys()
+
+
+def test_polars_works_where_no_signal_raises_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It aborts a call of it that an exception ends, and prints a trace."""
+    threads: list[threading.Thread] = []
+    collect = polars.LazyFrame.collect_schema
+
+    def collect_schema(frame: polars.LazyFrame) -> polars.Schema:
+        threads.append(threading.current_thread())
+        return collect(frame)
+
+    monkeypatch.setattr(polars.LazyFrame, "collect_schema", collect_schema)
+    assert rows("sql", "SHOW TABLES", DATA)
+    assert threads
+    assert threading.main_thread() not in threads

@@ -145,8 +145,15 @@ def _no_records(logs: _Logs) -> pa.Table:
     Keys and values with types have DuckDB's type "NULL" until a query, such as DESCRIBE, names a
     table: their types are those of the schemas that its records name.
     """
-    frame = ks.polars.scan_records(logs.selected, columns=_record_columns())
-    found = frame.collect_schema().to_frame().to_arrow()
+    # In another thread, where no signal raises an exception: Polars aborts a call of it that fails.
+    found = logs.background.call(
+        lambda: (
+            ks.polars.scan_records(logs.selected, columns=_record_columns())
+            .collect_schema()
+            .to_frame()
+            .to_arrow()
+        )
+    )
     for name in logs.typed:
         place = found.schema.get_field_index(name)
         found = found.set_column(place, name, require_pyarrow().nulls(0))
