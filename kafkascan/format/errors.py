@@ -234,6 +234,10 @@ class UnknownOptionError(KafkaScanError, TypeError):
     """An option does not exist; the message suggests one."""
 
 
+CHANGED_WHILE_READ = "CHANGED_WHILE_READ"
+"""Symbol of a log or file that another process changed while it was read."""
+
+
 class SourceReadError(KafkaScanError, OSError):
     """
     Bytes that existed when the source was opened can no longer be read.
@@ -245,21 +249,24 @@ class SourceReadError(KafkaScanError, OSError):
     path : str
     position : int
         Position of a byte that could not be read.
+    symbol : str
+        ``SOURCE_FAULT``, or ``CHANGED_WHILE_READ`` if the file was truncated or replaced.
     """
 
-    def __init__(self, path: str, position: int, reason: str) -> None:
+    def __init__(self, path: str, position: int, reason: str, symbol: str = "SOURCE_FAULT") -> None:
         super().__init__(errno.EIO, reason)
         path = shown_url(path)
         self.filename = path
         self.path = path
         self.position = position
         self.reason = reason
+        self.symbol = symbol
 
     def __str__(self) -> str:
-        return f"{self.path}: position {self.position}: {self.reason} [SOURCE_FAULT]"
+        return f"{self.path}: position {self.position}: {self.reason} [{self.symbol}]"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.path, self.position, self.reason)
+        return type(self), (self.path, self.position, self.reason, self.symbol)
 
 
 class FileChangedError(KafkaScanError, OSError):
@@ -307,6 +314,8 @@ class FileGoneError(KafkaScanError, FileNotFoundError):
     path : str
     """
 
+    symbol = "FILE_GONE"
+
     def __init__(self, path: str) -> None:
         reason = "the file was deleted, replaced or cut off since its folder was listed"
         super().__init__(errno.ENOENT, reason)
@@ -315,7 +324,7 @@ class FileGoneError(KafkaScanError, FileNotFoundError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason} [FILE_GONE]"
+        return f"{self.path}: {self.reason} [{self.symbol}]"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path,)

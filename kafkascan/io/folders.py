@@ -5,19 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.format.file_names import OFFSETS, SWAP_SUFFIX, live_base_offset
 from kafkascan.io.source_protocols import OPEN_FLAGS, FilePins, PinnedFile, regular_size
 from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import is_url
-
-Files = TypeVar("Files")
 
 # Room for five million index entries, or a million producers: far more than brokers keep.
 _LARGEST_SIDE_FILE = 1 << 26
@@ -249,6 +248,17 @@ class PinnedFolder(DiskFolder):
         size_now = self.listed_source(name).status().st_size
         return self._pins.sizes.get(name, size_now)
 
+    def listed_status(self, name: str) -> tuple[int, int, int] | None:
+        """
+        Return size, time of modification and inode that a segment had.
+
+        None if it was gone already, or is a link that leads nowhere.
+        """
+        pins = self._pins
+        if name not in pins.sizes:
+            return None
+        return pins.sizes[name], pins.times[name], pins.inodes[name]
+
     def _file(self, name: str) -> PinnedFile:
         return PinnedFile(self._prefix + name, name, self._pins)
 
@@ -272,7 +282,8 @@ class PinnedFolder(DiskFolder):
         path, pins = self._prefix + name, self._pins
         try:
             # File systems of layers may list other inodes than those of opened files.
-            found = os.stat(path) if name in pins.opened else os.lstat(path)
+            is_known = name in pins.opened or name in pins.sizes
+            found = os.stat(path) if is_known else os.lstat(path)
         except OSError:
             return False
         return pins.is_file(name, found.st_ino)
@@ -310,53 +321,48 @@ _SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
 _SWAPPED_LOG = ".log" + SWAP_SUFFIX
 
 
-def settled(
-    list_files: Callable[[], Files], by_name: Callable[[Files], Mapping[str, object]]
-) -> Files:
+def _settled_files(path: Path) -> FilePins:
     """
-    Return the files in a folder when no broker is replacing segments there.
+    Return the files in a folder when no broker is replacing or deleting segments there.
 
     A broker first renames the new ones to ``.swap``, then the old ones to ``.deleted``, then
     removes ``.swap``. Meanwhile, the offsets of both seem to be missing.
-
-    Parameters
-    ----------
-    list_files : callable
-        Lists the folder.
-    by_name : callable
-        Returns a mapping whose keys are the names in such a listing.
     """
     for seconds in _SWAP_WAITS_S:
-        found = list_files()
-        names = by_name(found)
-        if not any(
-            name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in names
-            for name in names
-        ):
-            return found
+        pins = files_in(path)
+        if not (_has_swap(pins) or _has_vanished(path, pins)):
+            return pins
         time.sleep(seconds)
-    return list_files()  # a broker was killed meanwhile, and completes it when it starts
+    return files_in(path)  # a broker was killed meanwhile, and completes it when it starts
 
 
-def _settled_files(path: Path) -> FilePins:
-    """Return the files in a folder, by their names, sorted; see `settled`."""
-    return settled(lambda: files_in(path), lambda found: found.inodes)
+def _has_swap(pins: FilePins) -> bool:
+    """Return whether a broker is putting a segment in its place."""
+    return any(
+        name.endswith(_SWAPPED_LOG) and name.removesuffix(SWAP_SUFFIX) not in pins.inodes
+        for name in pins.inodes
+    )
+
+
+def _has_vanished(path: Path, pins: FilePins) -> bool:
+    """Return whether a segment was renamed or deleted while its folder was listed."""
+    unknown = [name for name in pins.inodes if name.endswith(".log") and name not in pins.sizes]
+    return any(not os.path.lexists(path / name) for name in unknown)
 
 
 def files_in(path: Path) -> FilePins:
     """Return the files in a folder, by their names, sorted."""
-    inodes, sizes = [], {}
     with os.scandir(path) as entries:
-        for one in entries:
-            if one.is_dir(follow_symlinks=False):
-                continue
-            inodes.append((one.name, one.inode()))
-            if one.name.endswith(".log"):
-                try:
-                    sizes[one.name] = one.stat().st_size
-                except OSError:  # gone, or a link that leads nowhere
-                    continue
-    return FilePins(dict(sorted(inodes)), sizes)
+        files = [one for one in entries if not one.is_dir(follow_symlinks=False)]
+    pins = FilePins({one.name: one.inode() for one in sorted(files, key=attrgetter("name"))})
+    # After all names: a segment that has a successor is complete.
+    for one in files:
+        if one.name.endswith(".log"):
+            with suppress(OSError):  # gone, or a link that leads nowhere
+                status = one.stat()
+                pins.inodes[one.name] = status.st_ino  # of the file that a link leads to
+                pins.sizes[one.name], pins.times[one.name] = status.st_size, status.st_mtime_ns
+    return pins
 
 
 def pinned_folder(folder: Folder) -> Folder:

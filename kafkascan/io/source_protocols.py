@@ -72,8 +72,10 @@ class FilePins:
     ----------
     inodes : dict of str to int
         By name.
-    sizes : dict of str to int
-        Of segments, by name.
+    sizes, times : dict of str to int
+        Sizes in bytes and times of modification, in nanoseconds since the epoch, of segments by
+        name. A file has neither that was gone when it was looked at, or is a link that leads
+        nowhere.
     opened : set of str
         Names of the files that were opened.
     read : set of str
@@ -89,6 +91,7 @@ class FilePins:
 
     inodes: dict[str, int]
     sizes: dict[str, int] = field(default_factory=dict)
+    times: dict[str, int] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
     has_cut: bool = False
@@ -108,7 +111,7 @@ class FilePins:
         """Take an opened file for the one that had a name."""
         self.inodes[name] = status.st_ino
         if name in self.sizes:
-            self.sizes[name] = status.st_size
+            self.sizes[name], self.times[name] = status.st_size, status.st_mtime_ns
         self.opened.add(name)
 
     @cached_property

@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 
 from kafkascan._core import guard as _guard
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.format.errors import STATUS, SourceInUseError, SourceReadError
+from kafkascan.format.errors import (
+    CHANGED_WHILE_READ,
+    STATUS,
+    SourceInUseError,
+    SourceReadError,
+)
 from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
@@ -205,7 +210,7 @@ class Source:
     def _truncated_at_open(self) -> SourceReadError:
         reason = f"the file was truncated from {self.size} bytes while it was opened"
         self._note_cut()
-        return SourceReadError(self.path, self.size, reason)
+        return SourceReadError(self.path, self.size, reason, CHANGED_WHILE_READ)
 
     def _view_of(self, mapped: mmap.mmap) -> memoryview:
         return memoryview(mapped)[self.file_start % mmap.ALLOCATIONGRANULARITY :]
@@ -397,19 +402,20 @@ class Source:
 
     def fault_error(self, position: int) -> SourceReadError:
         """Return the error for a byte position that could not be read."""
-        size_now = self._size_now()
+        size_now, symbol = self._size_now(), "SOURCE_FAULT"
         if self._reader is not None:
             reason = "the bytes are gone; was the object replaced while it was read?"
         elif self._descriptor is None:
             reason = "the memory could not be read"
         elif size_now < self.size:
             self._note_cut()
+            symbol = CHANGED_WHILE_READ
             reason = (
                 f"the file was truncated from {self.size} to {size_now} bytes while it was read"
             )
         else:
             reason = "the file could not be read; is the disk failing?"
-        return SourceReadError(self.path, position, reason)
+        return SourceReadError(self.path, position, reason, symbol)
 
     def _note_cut(self) -> None:
         if self._pins is not None:

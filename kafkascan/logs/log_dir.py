@@ -23,7 +23,7 @@ from kafkascan.broker_state.checkpoints import (
     parse_partition_metadata,
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
-from kafkascan.format.errors import FileGoneError
+from kafkascan.format.errors import CHANGED_WHILE_READ, FileGoneError, SourceReadError
 from kafkascan.format.file_names import OFFSETS, SegmentName, parse_segment_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
@@ -169,7 +169,7 @@ class PartitionDir:
         int or None
             None without segments, and if the last one is damaged.
         """
-        return read_again_if_gone(self._read_end_offset)
+        return read_again_if_changed(self._read_end_offset)
 
     def _read_end_offset(self) -> int | None:
         segments = self.log_segments
@@ -261,11 +261,16 @@ def attempts_to_open(segment: SegmentFile, *, by_name: bool = False) -> Iterator
         yield found
 
 
-def read_again_if_gone(read: Callable[[], Result]) -> Result:
-    """Call a function that lists a folder and reads its files, again if one of them is gone."""
+def read_again_if_changed(read: Callable[[], Result]) -> Result:
+    """Call a function that lists a folder and reads its files, again if one of them changed."""
     for _ in range(_LISTINGS):
-        with suppress(FileGoneError):
+        try:
             return read()
+        except FileGoneError:
+            continue
+        except SourceReadError as error:
+            if error.symbol != CHANGED_WHILE_READ:
+                raise
     return read()
 
 

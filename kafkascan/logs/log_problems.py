@@ -23,7 +23,7 @@ from kafkascan.batches.columns import (
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import CorruptLogError, KafkaScanError, detached
+from kafkascan.format.errors import CHANGED_WHILE_READ, CorruptLogError, KafkaScanError, detached
 from kafkascan.format.file_names import (
     GROUPS_TOPIC,
     INTERRUPTED_REWRITE,
@@ -52,9 +52,6 @@ CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 
 OFFSET_OVERLAP = "OFFSET_OVERLAP"
 """Symbol of the problem that offsets go back."""
-
-CHANGED_WHILE_READ = "CHANGED_WHILE_READ"
-"""Symbol of the problem that an answer has parts of a log as it was at two moments."""
 
 FUTURE_LOG = "FUTURE_LOG"
 """Symbol of the note that a data dir has a copy of a log which a broker is moving there."""

@@ -30,7 +30,7 @@ from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_dir import LogLike, PartitionDir, read_again_if_gone
+from kafkascan.logs.log_dir import LogLike, PartitionDir, read_again_if_changed
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
 from kafkascan.logs.opened_logs import open_partition
@@ -151,7 +151,7 @@ def lookup_offset(
                         return found
         return None
 
-    return read_again_if_gone(search)
+    return read_again_if_changed(search)
 
 
 def lookup_timestamp(
@@ -222,7 +222,7 @@ def lookup_timestamp(
                     return found
         return None
 
-    return read_again_if_gone(search)
+    return read_again_if_changed(search)
 
 
 def _search(

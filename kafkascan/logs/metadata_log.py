@@ -20,7 +20,7 @@ from kafkascan.format.file_names import (
 )
 from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix, read_message_frame
-from kafkascan.logs.log_dir import PartitionDir, read_again_if_gone
+from kafkascan.logs.log_dir import PartitionDir, read_again_if_changed
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
@@ -205,7 +205,7 @@ def read_metadata_log(partition: PartitionDir, node_id: int | None = None) -> Cl
                 replay.apply(*message)
         return replay.metadata
 
-    return read_again_if_gone(read)
+    return read_again_if_changed(read)
 
 
 class _MetadataReplay:

@@ -286,8 +286,10 @@ def live_logs(
     """
     for _ in range(_ATTEMPTS):
         checkpoints, found = CheckpointReader(), OpenedLogs()
-        for one in log_dir.partitions[:1] if log_start_offset is None else ():
-            checkpoints.offset_of(one, LOG_START_CHECKPOINT)  # before and after the listing
+        if log_start_offset is None:
+            by_data_dir = {os.path.dirname(one.path): one for one in log_dir.partitions}
+            for one in by_data_dir.values():  # before and after the listing
+                checkpoints.offset_of(one, LOG_START_CHECKPOINT)
         for log in list_logs(log_dir, SegmentKinds.LOG):
             if log.partition.is_moving and not (moving or log_dir.is_partition):
                 found.moving.append(log.partition)

@@ -116,6 +116,11 @@ class SegmentFile:
             return self.folder.listed_size(self.file_name)
         return self.size
 
+    def listed_status(self) -> tuple[int, int, int] | None:
+        """Return what `PinnedFolder.listed_status` does; None if its folder was not pinned."""
+        folder = self.folder
+        return folder.listed_status(self.file_name) if isinstance(folder, PinnedFolder) else None
+
     def listed(self) -> SourceLike:
         """Return `as_source`, without what was appended to the file since its folder was listed."""
         if self.opened is None and isinstance(self.folder, PinnedFolder):

@@ -14,13 +14,13 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
+from kafkascan.format.errors import CHANGED_WHILE_READ, UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.io.worker_threads import ThreadPool, current_team
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.log_problems import CHANGED_WHILE_READ, notes_of_moving
+from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
     MIRRORED,

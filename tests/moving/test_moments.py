@@ -24,8 +24,6 @@ pytestmark = pytest.mark.skipif(
 # that print a row for each file, or the last rows, end where the log ended when it was listed.
 _TRUE_OF_APPENDS = (
     "LogFollower",
-    "Spark records",
-    "Spark batches",
     "audit",
     "batches",
     "info",

@@ -65,7 +65,7 @@ _COMMANDS = (
 )
 _QUERY = 'SELECT count(*), max("offset") FROM records'
 # The cleaner replaced a file since it was listed.
-_REPLACED = "another file took its place since the listing, as of a cleaner [SOURCE_FAULT]"
+_REPLACED = "another file took its place since the listing, as of a cleaner [CHANGED_WHILE_READ]"
 COMMANDS_RUN = max(len(_COMMANDS), len(seeds(200)))
 TASKS_RUN = len(seeds(300))
 

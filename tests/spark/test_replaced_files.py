@@ -11,7 +11,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import FileGoneError, SourceReadError
+from kafkascan.io import folders
+from kafkascan.io.source_protocols import FilePins
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning import read_plan
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.rows.task_scan import scan_task
@@ -88,7 +92,8 @@ def test_another_file_is_not_read(folder: Path, view: str, grows: bool) -> None:
     _replace(path)
     if grows:
         path.write_bytes(b"".join(plain_batch(6 + 3 * number, 3, 50) for number in range(9)))
-    with pytest.raises(SourceReadError, match=r"another file took its place .*\[SOURCE_FAULT\]"):
+    changed = r"another file took its place .*\[CHANGED_WHILE_READ\]"
+    with pytest.raises(SourceReadError, match=changed):
         _offsets(options, tasks)
 
 
@@ -123,3 +128,62 @@ def test_what_is_appended_is_not_read(folder: Path) -> None:
         log.write(plain_batch(24, 3, 50))
     assert _offsets(options, tasks) == [*range(24)]
     assert len(ks.read_records(folder)) == 27
+
+
+def test_the_driver_plans_again_if_a_file_is_gone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads files to look up a time, and retention may delete them meanwhile."""
+    open_listed = read_plan.open_file
+    opened: list[str] = []
+
+    def open_and_delete(file: ListedSegment, options: Options) -> ks.Source:
+        opened.append(file.name)
+        if len(opened) == 1:
+            (folder / f"{0:020}.log").unlink()
+        return open_listed(file, options)
+
+    monkeypatch.setattr(read_plan, "open_file", open_and_delete)
+    options, tasks = _planned(folder, startingTimestamp="0")
+    assert _offsets(options, tasks) == [*range(LAST, 2 * LAST)]
+    assert opened == [f"{0:020}.log", f"{LAST:020}.log"]
+
+
+def test_a_start_offset_that_moves_while_the_folder_is_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``DeleteRecords`` raises the start offset, and the first segment is deleted."""
+    list_files = folders.files_in
+
+    def list_and_delete(path: Path) -> FilePins:
+        found = list_files(path)
+        checkpoint = folder.parent / "log-start-offset-checkpoint"
+        if path == folder and not checkpoint.exists():
+            checkpoint.write_text(f"0\n1\nt 0 {LAST + 3}\n")
+        return found
+
+    monkeypatch.setattr(folders, "files_in", list_and_delete)
+    options, tasks = _planned(folder)
+    assert _offsets(options, tasks) == [*range(LAST + 3, 2 * LAST)]
+
+
+def test_a_segment_that_is_renamed_while_the_folder_is_listed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the renames of the cleaner: the folder is listed again."""
+    first, list_files, listings = folder / f"{0:020}.log", folders.files_in, []
+
+    def list_and_rename(path: Path) -> FilePins:
+        if not first.exists():
+            Path(f"{first}.deleted").rename(first)
+        found = list_files(path)
+        if path == folder and folder not in listings:
+            del found.sizes[first.name]
+            first.rename(f"{first}.deleted")
+        listings.append(path)
+        return found
+
+    monkeypatch.setattr(folders, "files_in", list_and_rename)
+    options, tasks = _planned(folder)
+    assert _offsets(options, tasks) == [*range(2 * LAST)]
+    assert listings.count(folder) == 2

@@ -159,5 +159,5 @@ def test_the_index_of_a_file_whose_name_is_no_offset(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a", base_offset=2**63)
     path.write_bytes(plain_batch(0))
     path.with_suffix(".index").write_bytes(bytes(8))
-    (row,) = rows(path=str(tmp_path), view="segments")
+    (row,) = rows(path=str(path), view="segments")
     assert [row[name] for name in KINDS] == ["UNKNOWN", "UNKNOWN"]

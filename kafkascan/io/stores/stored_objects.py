@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from kafkascan.format.errors import SourceReadError
+from kafkascan.format.errors import CHANGED_WHILE_READ, SourceReadError
 from kafkascan.format.optional_modules import require_module
 from kafkascan.format.shown_places import shown_url, without_secrets
 
@@ -448,7 +448,9 @@ def _named(
     if isinstance(error, FileNotFoundError) and not is_unreachable:
         if position is None:
             return FileNotFoundError(errno.ENOENT, "no object exists at", path)
-        return SourceReadError(path, position, "the object was deleted while it was read")
+        return SourceReadError(
+            path, position, "the object was deleted while it was read", CHANGED_WHILE_READ
+        )
     if kind == "PreconditionError":
         return _replaced(path, position or 0)
     # fsspec has no object if a server cannot be reached; the cause says so.
@@ -479,7 +481,9 @@ def _texts(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _replaced(path: str, position: int) -> SourceReadError:
-    return SourceReadError(path, position, "the object was replaced while it was read")
+    return SourceReadError(
+        path, position, "the object was replaced while it was read", CHANGED_WHILE_READ
+    )
 
 
 def _require_complete(path: str, position: int, size: int, data: bytes) -> None:

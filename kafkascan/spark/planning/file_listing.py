@@ -7,7 +7,6 @@ import fnmatch
 import glob
 import json
 import os
-import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -19,23 +18,24 @@ from typing import NamedTuple, TypeAlias
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import FileGoneError, NoLogsError, SourceReadError
+from kafkascan.format.errors import CHANGED_WHILE_READ, FileGoneError, NoLogsError, SourceReadError
 from kafkascan.format.file_names import (
     SegmentName,
     live_base_offset,
     parse_segment_name,
     sibling_name,
 )
-from kafkascan.io.folders import DiskFolder, settled
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.source_protocols import FilePins, PinnedFile
 from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.store_folders import list_folder, read_stored
 from kafkascan.io.stores.stored_objects import ObjectInfo, open_object
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, is_url
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
 from kafkascan.logs.log_problems import rewrite_problems
+from kafkascan.logs.opened_logs import Log, live_logs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.range_walk import IndexHints
 from kafkascan.tables.table import IncompleteTableWarning, Problem
@@ -214,7 +214,7 @@ def open_file(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Sour
     source = open_current(file, options, bulk_stop)
     if source.size < file.size:
         reason = f"the file was truncated from {file.size} to {source.size} bytes since the listing"
-        raise SourceReadError(file.path, source.size, reason)
+        raise SourceReadError(file.path, source.size, reason, CHANGED_WHILE_READ)
     return source
 
 
@@ -234,7 +234,7 @@ def open_current(file: ListedSegment, options: Options, bulk_stop: int = 0) -> S
         if not os.path.lexists(file.path):
             raise
         reason = "another file took its place since the listing, as of a cleaner"
-        raise SourceReadError(file.path, 0, reason) from error
+        raise SourceReadError(file.path, 0, reason, CHANGED_WHILE_READ) from error
     except OSError as error:
         # spark.executor.pyspark.memory limits the address space, so a map may not fit.
         if error.errno != errno.ENOMEM:
@@ -295,64 +295,45 @@ def _list_path(
         return _list_tier(place, options)
     if isinstance(place, ObjectUrl):
         return _list_objects(place, options, starts, on_problem)
-    return _list_local(os.fspath(place), options, starts, on_problem)
+    return _list_local(os.fspath(place), options, on_problem)
 
 
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(
-    path: str, options: Options, starts: LogStarts, on_problem: OnProblem
-) -> Iterator[ListedSegment]:
+def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[ListedSegment]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
         if not named:
             raise FileNotFoundError(errno.ENOENT, "no file matches", path)
+    partitions: list[PartitionDir] = []
     for one in named:
         if os.path.isdir(one):
-            yield from _list_folder(one, options, starts, on_problem)
-        else:
-            folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
-            name = parse_segment_name(os.path.basename(one))
-            if _is_selected(folder, options):
-                found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
-                yield _named(found._replace(inode=status.st_ino), options)
-
-
-def _list_folder(
-    path: str, options: Options, starts: LogStarts, on_problem: OnProblem
-) -> Iterator[ListedSegment]:
-    for partition in open_log_dir(path).partitions:
-        if partition.state is not None or not _is_selected(partition, options):
+            partitions += open_log_dir(one).partitions
             continue
-        place, log_start_offset = _place_of(partition), starts(partition)
-        # Before any size: a segment that has a successor is complete.
-        entries = settled(partial(_entries_in, partition.path), lambda found: found)
-        _report_marks(partition, list(entries), on_problem)
-        for name, entry in entries.items():
-            base_offset = live_base_offset(name)
-            if base_offset is None:
-                continue
-            size, modified_ns, inode = 0, None, 0
-            try:
-                status = entry.stat()
-            except FileNotFoundError:  # deleted by a broker since the folder was read
-                if not entry.is_symlink():
-                    continue
-            else:
-                if not stat.S_ISREG(status.st_mode):
-                    continue
-                size, modified_ns, inode = status.st_size, status.st_mtime_ns, status.st_ino
-            yield ListedSegment(
-                entry.path, *place, base_offset, size, modified_ns,
-                log_start_offset=log_start_offset, inode=inode,
-            )  # fmt: skip
+        folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
+        name = parse_segment_name(os.path.basename(one))
+        if _is_selected(folder, options):
+            found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
+            yield _named(found._replace(inode=status.st_ino), options)
+    read = [one for one in partitions if one.state is None and _is_selected(one, options)]
+    for log in live_logs(LogDir(Path(path), read), options.log_start_offset):
+        if log.error is not None:
+            raise log.error
+        _report_marks(log.partition, log.names, on_problem)
+        yield from _segments_of(log)
 
 
-def _entries_in(path: Path) -> dict[str, os.DirEntry[str]]:
-    with os.scandir(path) as listed:
-        return {entry.name: entry for entry in listed}
+def _segments_of(log: Log) -> Iterator[ListedSegment]:
+    """Yield the segments of a log as they were when it was listed."""
+    folder, place = os.path.join(log.partition.path, ""), _place_of(log.partition)
+    for segment in log.segments:
+        size, modified_ns, inode = segment.listed_status() or (0, None, 0)
+        yield ListedSegment(
+            folder + segment.file_name, *place, segment.base_offset or 0, size, modified_ns,
+            log_start_offset=log.start_offset, inode=inode,
+        )  # fmt: skip
 
 
 def _report_marks(place: PartitionDir, names: Sequence[str], on_problem: OnProblem) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from kafkascan.batches.columns import last_offset
 from kafkascan.format.errors import NoLogsError
+from kafkascan.logs.log_dir import read_again_if_changed
 from kafkascan.logs.reading import iter_records
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
@@ -134,7 +135,7 @@ _NAMES_SHOWN = 5
 
 def plan_read(options: Options, on_problem: OnProblem = warn_of_problem) -> list[ScanTask]:
     """
-    List the files of a batch read and plan its tasks.
+    List the files of a batch read and plan its tasks, again if a file of the plan changes.
 
     Parameters
     ----------
@@ -151,6 +152,10 @@ def plan_read(options: Options, on_problem: OnProblem = warn_of_problem) -> list
     ValueError
         If options give offsets of partitions that the read does not find.
     """
+    return read_again_if_changed(lambda: _plan(options, on_problem))
+
+
+def _plan(options: Options, on_problem: OnProblem) -> list[ScanTask]:
     files = list_selected(options, on_problem)
     require_selected({(one.topic, one.partition) for one in files}, options)
     files = read_once(files, options, SegmentEnds(options), on_problem)

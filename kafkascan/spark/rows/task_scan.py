@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, is_control, select_offsets
 from kafkascan.batches.verify import verify_rows
-from kafkascan.format.errors import SourceReadError, record_error
+from kafkascan.format.errors import CHANGED_WHILE_READ, SourceReadError, record_error
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.logs.read_committed import CommittedView
@@ -333,7 +333,7 @@ def _require_stop(walk: RangeWalk, one: ScanRange, options: Options) -> None:
         return
     reason = f"the log ends at offset {end}, but was planned up to offset {stop}"
     if options.fail_on_data_loss:
-        raise SourceReadError(one.file.path, walk.position, reason)
+        raise SourceReadError(one.file.path, walk.position, reason, CHANGED_WHILE_READ)
     logger.warning("%s: %s", one.file.path, reason)
 
 
