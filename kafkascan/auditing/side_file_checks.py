@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.analysis.transaction_follower import Pause
-from kafkascan.auditing.finding_kinds import FoundInLog
+from kafkascan.auditing.finding_kinds import NOTE, FoundInLog
 from kafkascan.batches.columns import BatchTable
 from kafkascan.broker_state.checkpoints import (
     PARTITION_METADATA,
@@ -51,7 +51,11 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
     for name, match in matches.items():
         if match is not None and match[2] in _INDEXES and match[1] not in logs:
-            found.add("ORPHAN", name, f"{match[1]}.log is missing")
+            if f"{match[1]}.log.deleted" in names:  # a broker renames it next
+                message = f"{match[1]}.log is marked for deletion"
+                found.add("ORPHAN", name, message, severity=NOTE)
+            else:
+                found.add("ORPHAN", name, f"{match[1]}.log is missing")
     for base in sorted(logs):
         for kind in ("index", "timeindex"):
             if f"{base}.{kind}" not in names:

@@ -297,6 +297,11 @@ class PinnedFolder(DiskFolder):
         self._pins.read.clear()
         self._pins.has_cut = self._pins.has_gone = False
 
+    @property
+    def has_read(self) -> bool:
+        """Whether an answer has batches of one of its segments."""
+        return bool(self._pins.read)
+
     def has_all_read(self, other: PinnedFolder) -> bool:
         """Return whether another listing has all segments that were read of this one."""
         pins, sizes = self._pins, other._pins.sizes

@@ -93,6 +93,9 @@ class LogChange(enum.Enum):
     START = enum.auto()
     """Retention, ``DeleteRecords`` or the cleaner took segments away, or replaced them."""
 
+    ALL = enum.auto()
+    """Retention deleted all segments before one was read; the log goes on with later ones."""
+
     END = enum.auto()
     """The end was cut off, as a follower of a new leader does."""
 
@@ -107,7 +110,7 @@ def change_of(log: Log) -> LogChange | None:
     """
     Return what happened to a log since it was listed, if the reader noticed.
 
-    None also if all segments that were listed could be read, or all that were read are those of a
+    None also if all segments that were listed could be read, or those that were read are all of a
     newer listing: then the answer is that of a listing.
     """
     folder = log.segments[0].folder if log.segments else None
@@ -117,7 +120,11 @@ def change_of(log: Log) -> LogChange | None:
     if newer is not None and not newer.live_logs:
         return LogChange.DELETED
     if folder.has_all_read(folder if newer is None else newer):
-        return None if newer is None or not _has_new_start(log, newer) else LogChange.START
+        if newer is None:
+            return None
+        if not folder.has_read:
+            return LogChange.ALL
+        return LogChange.START if _has_new_start(log, newer) else None
     if newer is not None and not folder.has_same(PARTITION_METADATA, newer):
         return LogChange.WHOLE
     if newer is None or folder.has_cut or newer.live_logs[-1] < folder.live_logs[-1]:

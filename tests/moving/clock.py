@@ -22,6 +22,24 @@ _CALLS = ("open", "stat", "lstat", "fstat", "scandir", "listdir", "read", "pread
 
 
 @dataclass
+class _Entry:
+    """A file in a folder that is listed; to look at its status is a system call."""
+
+    entry: os.DirEntry[str]
+    clock: Clock
+
+    def stat(self, **options: bool) -> os.stat_result:
+        self.clock.tick()
+        return self.entry.stat(**options)
+
+    def __fspath__(self) -> str:
+        return self.entry.path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.entry, name)
+
+
+@dataclass
 class Clock:
     """
     Advances a history at some of the system calls that Python makes on a data dir.
@@ -73,9 +91,18 @@ class Clock:
         with pytest.MonkeyPatch.context() as patches:
             for name in _CALLS:
                 patches.setattr(os, name, self._hooked(getattr(os, name)))
+            patches.setattr(os, "scandir", self._hooked_entries(os.scandir))
             patches.setattr(io, "open", self._hooked(io.open))
             patches.setattr(builtins, "open", self._hooked(builtins.open))
             yield
+
+    def _hooked_entries(self, scandir: Callable[..., Any]) -> Callable[..., Any]:
+        @contextmanager
+        def hooked(path: Any = ".") -> Iterator[Iterator[Any]]:
+            with scandir(path) as entries:
+                yield (_Entry(entry, self) for entry in entries)
+
+        return self._hooked(hooked)
 
     def _hooked(self, call: Callable[..., Any]) -> Callable[..., Any]:
         here = os.fspath(self.data_dir)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +39,7 @@ class MovingAnswer:
         """Return whether the answer is that of a moment, or says that the log changed."""
         if any(symbol in repr(self.found) for symbol in CHANGED):
             return True
-        answers = list(self.answers())
-        if any(
-            answer == self.found or _is_begin_of(self.found, answer, answers[0])
-            for answer in answers
-        ):
+        if self.found in self.answers() or self.found in self._answers_that_end_earlier():
             return True
         is_error = self.found[0] == "error" or "UNREADABLE" in repr(self.found)
         return is_error and not all(moment.exists() for moment in self.moments)
@@ -49,18 +48,34 @@ class MovingAnswer:
         """Yield what the reader says of each moment."""
         return (_answer(self.reader, moment) for moment in self.moments)
 
+    def _answers_that_end_earlier(self) -> Iterator[Answer]:
+        """
+        Yield what the reader says of each moment, without what was appended since an earlier one.
 
-def _is_begin_of(found: Answer, answer: Answer, first: Answer) -> bool:
-    """
-    Return whether an answer is that of a moment, without what was appended after the first one.
+        A reader that sees retention at work takes a newer listing, and still ends where it was to.
+        """
+        for number, moment in enumerate(self.moments):
+            for earlier in self.moments[:number]:
+                with tempfile.TemporaryDirectory() as folder:
+                    cut = Path(folder, moment.parent.name, moment.name)
+                    if _cut_at_end_of(earlier, moment, cut):
+                        yield _answer(self.reader, cut)
 
-    A reader that sees retention at work takes a newer listing, and still ends where it was to end.
-    """
-    rows, all_rows = found[0], answer[0]
-    if not (isinstance(rows, tuple) and rows and isinstance(all_rows, tuple)):
+
+def _cut_at_end_of(earlier: Path, moment: Path, copy: Path) -> bool:
+    """Copy a moment without what was appended since an earlier one; False if there is no such."""
+    last = max(earlier.glob("*.log"), default=None)
+    if last is None or not (moment / last.name).exists():
         return False
-    reaches_end = isinstance(first[0], tuple) and (not first[0] or rows[-1][0] >= first[0][-1][0])
-    return reaches_end and rows == all_rows[: len(rows)] and found[1:] == answer[1:]
+    size = last.stat().st_size
+    if (moment / last.name).stat().st_size < size:
+        return False
+    shutil.copytree(moment.parent, copy.parent)
+    for path in copy.glob("*.log"):
+        if path.name > last.name:
+            path.unlink()
+    os.truncate(copy / last.name, size)
+    return True
 
 
 def read_moving_log(folder: Path, reader: str, change: str, seed: int) -> MovingAnswer:

@@ -104,6 +104,14 @@ def _printed(*arguments: object) -> Callable[[Path], Answer]:
     return answer
 
 
+def _alarms(audit: Callable[[Path], Answer]) -> Callable[[Path], Answer]:
+    def answer(path: Path) -> Answer:
+        findings, *rest = audit(path)
+        return tuple(one for one in findings if one[0] != "'note'"), *rest
+
+    return answer
+
+
 READERS: dict[str, Callable[[Path], Answer]] = {
     "read_records": lambda path: _records(ks.read_records(path, on_corrupt="stop")),
     "read_records committed": lambda path: _records(
@@ -131,5 +139,6 @@ READERS: dict[str, Callable[[Path], Answer]] = {
     "info": _printed("info", "LOG"),
     "txns": _printed("txns", "LOG", "--state", "all"),
     "sql records": _printed("sql", 'SELECT "offset", "key" FROM records', "LOG"),
-    "audit": _printed("audit", "LOG", "--deep"),
+    "audit": _alarms(_printed("audit", "LOG", "--deep")),
+    "audit with notes": _printed("audit", "LOG", "--deep"),
 }

@@ -20,21 +20,16 @@ pytestmark = pytest.mark.skipif(
     IS_SANITIZED, reason="libraries that commands load end under sanitizers"
 )
 
-# Of appends, they are true. A follower has no one moment; an audit also reads side files; commands
-# that print a row for each file, or the last rows, end where the log ended when it was listed.
-_TRUE_OF_APPENDS = (
-    "LogFollower",
-    "audit",
-    "batches",
-    "info",
-    "verify",
-    "records --tail",
-)
+# Of appends, they are true. A follower has no one moment, nor do the notes of an audit.
+_TRUE_OF_APPENDS = ("LogFollower", "audit with notes")
+# Until it writes its checkpoint, the cleaner leaves gaps like those of lost batches.
+_NOT_TRUE = {"audit": "clean"}
 
 
 @pytest.mark.parametrize("reader", READERS)
 def test_an_answer_is_true_of_one_moment(tmp_path: Path, reader: str) -> None:
-    changes = ["grow"] if reader in _TRUE_OF_APPENDS else list(CHANGES)
+    changes = [change for change in CHANGES if change != _NOT_TRUE.get(reader)]
+    changes = ["grow"] if reader in _TRUE_OF_APPENDS else changes
     first = list(READERS).index(reader)  # another change for each reader, in `make test`
     for seed in seeds(24, least=2):
         change = changes[(first + seed) % len(changes)]

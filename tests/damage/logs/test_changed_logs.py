@@ -13,6 +13,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.io.source_protocols import PinnedFile
 from kafkascan.logs import opened_logs
+from tests.spark.logs import plain_batch
 from tests.support import command_line
 from tests.support.moving_logs import Change, cleaner_ends, retention_begins, retention_ends
 from tests.support.partitions import HealthyPartition
@@ -225,3 +226,48 @@ def test_a_start_offset_that_moves_during_the_listing(
     monkeypatch.setattr(opened_logs, "list_logs", deleting)
     assert ks.read_records(folder)["offset"][0] == 30
     assert len(listings) == 2
+
+
+def _roll_and_delete_all(folder: Path) -> None:
+    """Begin a segment, and delete those before it, as retention by size does."""
+    segments = sorted(folder.glob("*.log"))
+    end = ks.scan_batches(segments[-1]).batches["base_offset"][-1] + 1000
+    (folder / f"{end:020}.log").write_bytes(plain_batch(int(end), 3, 50))
+    for path in segments:
+        path.unlink()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[command[0] for command in COMMANDS])
+def test_all_listed_segments_are_gone(
+    folder: Path,
+    before_open: Callable[[int, Callable[[], None]], None],
+    command: list[str],
+) -> None:
+    """An answer without rows says that it lacks those that the log has by now."""
+    before_open(0, lambda: _roll_and_delete_all(folder))
+    done = command_line.run(*command, folder, "--format", "jsonl")
+    assert done.stdout == ""
+    assert "deleted all segments of the log before they were read" in done.stderr
+    assert done.stderr.count(f"[{CHANGED}]") == 1
+    assert done.returncode == 1
+
+
+def test_a_whole_answer_has_what_the_log_has_by_now(
+    folder: Path, before_open: Callable[[int, Callable[[], None]], None]
+) -> None:
+    before_open(0, lambda: _roll_and_delete_all(folder))
+    records = ks.read_records(folder)
+    assert len(records) == 3
+    assert not records.problems
+
+
+def test_an_index_of_a_segment_that_is_being_deleted(folder: Path) -> None:
+    """A broker renames the log first, and then its indexes."""
+    first = min(folder.glob("*.log"))
+    first.rename(f"{first}.deleted")
+    found = [one for one in ks.audit(folder).findings if one.symbol == "ORPHAN"]
+    assert found
+    assert {one.severity for one in found} == {ks.format.Severity.NOTE}
+    Path(f"{first}.deleted").unlink()
+    found = [one for one in ks.audit(folder).findings if one.symbol == "ORPHAN"]
+    assert {one.severity for one in found} == {ks.format.Severity.WARNING}
