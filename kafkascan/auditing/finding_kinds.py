@@ -513,7 +513,7 @@ class Audit(AnyTable):
         """The findings about files that were not audited, and the checks that were not made."""
         unread = [
             Problem(one.symbol, one.message, one.path, one.severity, topic=one.topic,
-                    partition=one.partition)
+                    partition=one.partition, offset=one.offset)
             for one in self.findings
             if one.symbol == UNREADABLE
         ]  # fmt: skip

@@ -125,15 +125,18 @@ class LogProblems:
         """Add a problem, with the error that it is raised as."""
         self._found.setdefault(problem, error)
 
-    def add_error(self, partition: PartitionDir, path: Path, error: Exception) -> None:
-        """Add the error after which a segment or a log was not read."""
+    def add_error(
+        self, partition: PartitionDir, path: Path, error: Exception, offset: int | None = None
+    ) -> None:
+        """Add the error after which a segment or a log was not read, from an offset on."""
         topic, number = partition.topic, partition.partition
-        self.add(problem_of(error, str(path), topic=topic, partition=number), error)
+        problem = problem_of(error, str(path), topic=topic, partition=number, offset=offset)
+        self.add(problem, error)
 
     def add_source(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
         """Add what is wrong with a source that was read by itself."""
         if tail.error is not None:
-            self.add(problem_of(tail.error, source.path))
+            self.add(problem_of(tail.error, source.path, offset=offsets.end_offset))
         self.add_offsets(source.path, offsets)
         self._add_tail(source, tail, offsets)
 
@@ -148,25 +151,39 @@ class LogProblems:
         severity = Severity.NOTE if is_note else Severity.WARNING
         if is_lost:
             severity = Severity.ERROR
-        self.add(Problem(symbol, message, source.path, severity, position, rows_missing=is_lost))
+        self.add(
+            Problem(
+                symbol, message, source.path, severity, position, rows_missing=is_lost,
+                offset=offsets.end_offset,
+            )
+        )  # fmt: skip
 
     def add_offsets(self, path: str, offsets: BatchOffsets) -> None:
         """Add offsets of a source that is read by itself: they go back, or are below its name."""
         named = offset_in_full_name(PurePath(path).name)
         if named is not None and offsets.first is not None and offsets.first[0] < named:
             offset, position, _ = offsets.first
-            self._add_wrong_offset(OFFSET_OUT_OF_SEGMENT, below_name(offset), path, position)
+            message = below_name(offset)
+            self._add_wrong_offset(OFFSET_OUT_OF_SEGMENT, message, path, position, offset)
         if offsets.disorder is not None:
             offset, position = offsets.disorder
-            self._add_wrong_offset(OFFSET_OVERLAP, _disorder(offset), path, position)
+            self._add_wrong_offset(OFFSET_OVERLAP, _disorder(offset), path, position, offset)
 
-    def _add_wrong_offset(self, symbol: str, message: str, path: str, position: int) -> None:
-        self.add(Problem(symbol, message, path, Severity.ERROR, position, rows_missing=False))
+    def _add_wrong_offset(
+        self, symbol: str, message: str, path: str, position: int, offset: int
+    ) -> None:
+        severity = Severity.ERROR
+        self.add(
+            Problem(symbol, message, path, severity, position, rows_missing=False, offset=offset)
+        )
 
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
         for one in overlaps:
-            self.add_guess(partition, OFFSET_OVERLAP, one.reason, one.path, severity=Severity.ERROR)
+            self.add_guess(
+                partition, OFFSET_OVERLAP, one.reason, one.path, severity=Severity.ERROR,
+                offset=one.first_offset, count=one.last_offset + 1 - one.first_offset,
+            )  # fmt: skip
 
     def add_rewrite(self, log: Log) -> None:
         """Add the marks of rewrites in place that did not end."""
@@ -181,10 +198,16 @@ class LogProblems:
         path: Path,
         position: int | None = None,
         severity: Severity = Severity.WARNING,
+        offset: int | None = None,
+        count: int | None = None,
     ) -> None:
         """Add a problem because of which no rows are missing."""
         topic, number = partition.topic, partition.partition
-        self.add(Problem(symbol, message, str(path), severity, position, topic, number, False))
+        self.add(
+            Problem(
+                symbol, message, str(path), severity, position, topic, number, False, offset, count
+            )
+        )
 
     def add_missing(
         self,
@@ -194,11 +217,18 @@ class LogProblems:
         path: Path,
         position: int | None = None,
         severity: Severity = Severity.ERROR,
+        offset: int | None = None,
+        count: int | None = None,
     ) -> None:
         """Add a problem because of which rows are missing, and which is no error elsewhere."""
         topic, number = partition.topic, partition.partition
         error = IncompleteLogError(str(path), position or 0, None, message, symbol)
-        self.add(Problem(symbol, message, str(path), severity, position, topic, number), error)
+        self.add(
+            Problem(
+                symbol, message, str(path), severity, position, topic, number, True, offset, count
+            ),
+            error,
+        )
 
     def is_cleaned(self, partition: PartitionDir) -> bool:
         """Return whether its data dir, or Kafka itself, says that a log is compacted."""
@@ -330,8 +360,8 @@ class BatchOffsets:
     first : (int, int, bool) or None
         Offset and position of the first batch, and whether it is a compressed message of magic 0
         or 1, of which only the last offset is known; None also if lost bytes are before it.
-    gaps : int
-        Number of gaps between batches.
+    gaps, missing : int
+        Number of gaps between batches, and of the offsets in them.
     gap : (int, int, int) or None
         The first one: its first offset, the offset after it, and the position of the batch there.
     disorder : (int, int) or None
@@ -344,6 +374,7 @@ class BatchOffsets:
     end_offset: int | None = None
     first: tuple[int, int, bool] | None = None
     gaps: int = 0
+    missing: int = 0
     gap: tuple[int, int, int] | None = None
     disorder: tuple[int, int] | None = None
     is_after_loss: bool = False
@@ -400,6 +431,7 @@ class BatchOffsets:
             row = late[0]
             self.gap = int(expected[row]), int(bases[row]), int(batches["position"][row])
         self.gaps += len(late)
+        self.missing += int((bases[late] - expected[late]).sum())
 
 
 @dataclass(kw_only=True)
@@ -510,6 +542,8 @@ class _Gap(NamedTuple):
     segment: SegmentFile
     message: str
     position: int
+    first: int
+    missing: int
     before: SegmentFile | None = None
 
     def is_in_place(self) -> bool:
@@ -603,6 +637,8 @@ class LogChecks:
                 one.segment.path,
                 one.position,
                 Severity.WARNING,
+                one.first,
+                one.missing,
             )
 
     def _add_change(self) -> None:
@@ -622,7 +658,7 @@ class LogChecks:
         self._is_compacted |= one.is_cleaned
         if one.misplaced is not None:
             offset, position = one.misplaced
-            self._guess(OFFSET_OUT_OF_SEGMENT, below_name(offset), segment, position)
+            self._guess(OFFSET_OUT_OF_SEGMENT, below_name(offset), segment, position, offset)
         expected = named if self.expected is None else self.expected
         if one.first is not None:
             first, position, is_wrapper = one.first
@@ -634,9 +670,11 @@ class LogChecks:
             more = f", and {one.gaps - 1:,} more ranges" if one.gaps > 1 else ""
             if one.disorder is not None and one.disorder[1] > position:
                 more += f"; the offset then goes back to {one.disorder[0]}"
-            self._gaps.append(_Gap(segment, _missing(first, following) + more, position))
+            message = _missing(first, following) + more
+            self._gaps.append(_Gap(segment, message, position, first, one.missing))
         if one.disorder is not None:
-            self._guess(OFFSET_OVERLAP, _disorder(one.disorder[0]), segment, one.disorder[1])
+            offset, position = one.disorder
+            self._guess(OFFSET_OVERLAP, _disorder(offset), segment, position, offset)
         if expected is not None:
             base = max(expected, named or 0)
             self.expected = position_after(base, named or 0, one.end_offset)
@@ -644,45 +682,59 @@ class LogChecks:
             self.expected = None
         self.last = segment
 
-    def _guess(self, symbol: str, message: str, segment: SegmentFile, position: int) -> None:
-        partition = self.log.partition
-        self.problems.add_guess(partition, symbol, message, segment.path, position, Severity.ERROR)
+    def _guess(
+        self, symbol: str, message: str, segment: SegmentFile, position: int, offset: int
+    ) -> None:
+        partition, severity = self.log.partition, Severity.ERROR
+        self.problems.add_guess(
+            partition, symbol, message, segment.path, position, severity, offset
+        )
 
     def _note_gap(
         self, segment: SegmentFile, expected: int | None, found: int, position: int
     ) -> None:
         first = max(expected or 0, self.log.start_offset)
         if expected is not None and found > first:
-            self._gaps.append(_Gap(segment, _missing(first, found), position, self.last))
+            count = found - first
+            self._gaps.append(
+                _Gap(segment, _missing(first, found), position, first, count, self.last)
+            )
 
     def _add_tail(self, offsets: SegmentOffsets, tail: SegmentTail) -> bool:
         """Add how a segment ends; return whether it is whole."""
         partition, segment, position = self.log.partition, offsets.segment, tail.valid_bytes
+        end = offsets.end_offset
         if tail.error is not None:
-            self.problems.add_error(partition, segment.path, tail.error)
+            self.problems.add_error(partition, segment.path, tail.error, end)
             return False
         if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return True
         if self._goes_on_after(segment):
             reason = cut_segment_error(str(segment.path), tail).reason
-            self.problems.add_missing(partition, CUT_SEGMENT, reason, segment.path, position)
+            self.problems.add_missing(
+                partition, CUT_SEGMENT, reason, segment.path, position, offset=end
+            )
             return False
         try:
             with segment.borrow() as source:
-                lost = Tail.of(tail).intact_batches(source, offsets.end_offset)
+                lost = Tail.of(tail).intact_batches(source, end)
         except (OSError, KafkaScanError) as error:
-            self.problems.add_error(partition, segment.path, detached(error))
+            self.problems.add_error(partition, segment.path, detached(error), end)
             return False
         message = Tail.of(tail).describe(lost)
         if len(lost):
-            self.problems.add_missing(partition, str(tail.end), message, segment.path, position)
+            self.problems.add_missing(
+                partition, str(tail.end), message, segment.path, position, offset=end
+            )
             return False
         # A broker preallocates files, and one that runs may be writing the last batch now.
         is_note = (tail.end is ScanEnd.ZERO_TAIL and position > 0) or (
             segment.current_size() > position + tail.trailing_bytes
         )
         severity = Severity.NOTE if is_note else Severity.WARNING
-        self.problems.add_guess(partition, str(tail.end), message, segment.path, position, severity)
+        self.problems.add_guess(
+            partition, str(tail.end), message, segment.path, position, severity, end
+        )
         return True
 
     def _goes_on_after(self, segment: SegmentFile) -> bool:

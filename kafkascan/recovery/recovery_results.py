@@ -504,7 +504,13 @@ def _range_problems(log: PartitionSalvage) -> Iterator[Problem]:
         path = str(log.path if log.path.name == segment.name else log.path / segment.name)
         for loss in segment.losses:
             message = f"{loss.size} bytes lost, {_offsets(loss)}"
-            yield Problem(loss.symbol, message, path, Severity.ERROR, loss.position, topic, number)
+            first, count = loss.first_offset, None
+            if first is not None and loss.last_offset is not None:
+                count = loss.last_offset + 1 - first
+            yield Problem(
+                loss.symbol, message, path, Severity.ERROR, loss.position, topic, number,
+                offset=first, count=count,
+            )  # fmt: skip
         for symbol, message, position in _uncertainties(segment):
             yield Problem(symbol, message, path, Severity.WARNING, position, topic, number, False)
 

@@ -123,7 +123,7 @@ class Restore(AnyTable):
         for one in self.partitions:
             of_log = [
                 Problem("MISSING_RANGE", f"no segment contains the offsets {first} to {after - 1}",
-                        str(one.path), rows_missing=False)
+                        str(one.path), rows_missing=False, offset=first, count=after - first)
                 for first, after in one.gaps
             ]  # fmt: skip
             if one.error is not None:

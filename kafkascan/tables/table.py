@@ -467,6 +467,8 @@ PROBLEM_SCHEMA = Schema(
         Field("partition", "int32", "partition of the log"),
         Field("path", "string", "file or folder", "path", nullable=False),
         Field("position", "int64", "byte position in the file"),
+        Field("offset", "int64", "the first offset that is missing or in doubt"),
+        Field("count", "int64", "number of these offsets"),
         Field("message", "string", "one sentence", nullable=False, shown=Shown.BELOW),
         Field("rows_missing", "bool", "whether rows of the table are missing because of it",
               nullable=False),
@@ -494,6 +496,12 @@ class Problem:
         Of the log.
     rows_missing : bool, default True
         Whether rows of the answer are missing because of it.
+    offset : int or None
+        The first offset that is missing or in doubt, if it is known. After damage, that is the one
+        after the last batch before it: a damaged header may contain any number.
+    count : int or None
+        Number of these offsets, if it is known. There may be fewer records: transactions and
+        compaction leave gaps.
     """
 
     symbol: str
@@ -504,6 +512,8 @@ class Problem:
     topic: str | None = None
     partition: int | None = None
     rows_missing: bool = True
+    offset: int | None = None
+    count: int | None = None
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" position {self.position}:"
@@ -518,7 +528,12 @@ FILE_GONE = "FILE_GONE"
 
 
 def problem_of(
-    error: Exception, path: str, *, topic: str | None = None, partition: int | None = None
+    error: Exception,
+    path: str,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
 ) -> Problem:
     """
     Return the problem that an error means for an answer that goes on without what it is about.
@@ -531,6 +546,8 @@ def problem_of(
         What was read, if the error does not say it.
     topic, partition
         Of the log.
+    offset : int, optional
+        The offset after what was read.
     """
     if isinstance(error, FileGoneError):  # the log goes on without it
         return Problem(
@@ -546,6 +563,7 @@ def problem_of(
         position=getattr(error, "position", None),
         topic=topic,
         partition=partition,
+        offset=offset,
     )
 
 

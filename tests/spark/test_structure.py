@@ -260,3 +260,39 @@ def test_the_same_findings_as_the_library(tmp_path: Path, seed: int) -> None:
     said = _read(path, mode="PERMISSIVE")[1]
     symbols = {one.symbol for one in table.problems}
     assert symbols == {one.rpartition("[")[2].rstrip("]") for one in said}, said
+
+
+OFFSETS_OF = {
+    "cut between batches": (45, 3),
+    "empty": (24, 24),
+    "missing": (24, 24),
+    "a batch is missing": (30, 3),
+    "the first batch is missing": (24, 3),
+    "a batch is repeated": (27, None),
+    "batches are swapped": (24, None),
+    "an earlier file": (0, None),
+}
+
+
+@pytest.mark.parametrize("damage", OFFSETS_OF)
+def test_the_first_offset_that_is_wrong(tmp_path: Path, damage: str) -> None:
+    segments, symbol = DAMAGES[damage]
+    path = _write(tmp_path / "data", segments)
+    (found,) = [
+        one
+        for one in ks.read_records(path / "t-0", on_corrupt="stop").problems
+        if one.symbol == symbol
+    ]
+    assert (found.offset, found.count) == OFFSETS_OF[damage]
+    rows = _read(path, mode="PERMISSIVE")[0]
+    (row,) = [row for row in rows if f"[{symbol}]" in (row["_corrupt_record"] or "")]
+    assert row["offset"] == found.offset
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_same_records_as_the_library(tmp_path: Path, damage: str) -> None:
+    """A segment of another log, or one that is repeated, adds no rows to those of the log."""
+    path = _write(tmp_path / "data", DAMAGES[damage][0])
+    table = ks.read_records(path / "t-0", on_corrupt="stop", columns=["offset"])
+    rows = _read(path, mode="PERMISSIVE")[0]
+    assert [row["offset"] for row in rows if not row["_corrupt_record"]] == table["offset"].tolist()

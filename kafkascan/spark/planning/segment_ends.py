@@ -173,7 +173,8 @@ def _in_turn(
             on_problem(
                 Problem(
                     OFFSET_OVERLAP, overlap.reason, str(overlap.path), Severity.ERROR,
-                    None, *place, rows_missing=False,
+                    None, *place, False, overlap.first_offset,
+                    overlap.last_offset + 1 - overlap.first_offset,
                 )
             )  # fmt: skip
         yield file._replace(first_offset=first, end_offset=end)

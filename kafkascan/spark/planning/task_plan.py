@@ -67,6 +67,18 @@ class ScanRange:
         """Whether the file is the last one of its log, which may have a torn tail."""
         return self.next_base is None
 
+    @property
+    def first_offset(self) -> int | None:
+        """
+        The first offset of the batches that are read; None is no limit.
+
+        A segment of a log is not read below the offset in its name: a batch there belongs to
+        another segment, or to another log.
+        """
+        if self.file.is_named or self.file.base_offset <= 0:
+            return self.start_offset
+        return max(self.start_offset or 0, self.file.base_offset)
+
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:

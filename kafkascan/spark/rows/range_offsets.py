@@ -48,6 +48,26 @@ _ROWS = 1 << 14
 _MOST_SEGMENTS = 16
 
 
+class WrongOffsetsError(CorruptBatchError):
+    """
+    Offsets of a log are missing, go back, or are of another segment; the batches are intact.
+
+    Attributes
+    ----------
+    offset : int or None
+        The first of them.
+    """
+
+    def __init__(
+        self, path: str, position: int, offset: int | None, reason: str, symbol: str
+    ) -> None:
+        super().__init__(path, position, None, reason, symbol)
+        self.offset = offset
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.position, self.offset, self.reason, self.symbol)
+
+
 class CompactedLogs:
     """
     Whether the cleaner has worked on logs, by the segments of each; for the ranges of a task.
@@ -143,8 +163,8 @@ class RangeOffsets:
         checks.finish()
         for found in problems.found:
             if found.symbol in OFFSET_SYMBOLS:
-                yield CorruptBatchError(
-                    file.path, found.position or 0, None, found.message, found.symbol
+                yield WrongOffsetsError(
+                    file.path, found.position or 0, found.offset, found.message, found.symbol
                 )
 
     def _requested(self, table: BatchTable) -> BatchTable:

@@ -27,6 +27,7 @@ from kafkascan.spark.rows.arrow_columns import (
 )
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.damage_modes import logger
+from kafkascan.spark.rows.range_offsets import WrongOffsetsError
 from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
 
 if TYPE_CHECKING:
@@ -170,8 +171,9 @@ class RecordRows:
         """Yield a row for each batch that cannot be read."""
         for error in errors:
             base_offset = -1 if error.base_offset is None else error.base_offset
+            first = error.offset if isinstance(error, WrongOffsetsError) else base_offset
             values: Row = {
-                "offset": base_offset,
+                "offset": -1 if first is None else first,
                 "position": error.position,
                 "base_offset": base_offset,
                 CORRUPT_RECORD.name: str(error),

@@ -286,7 +286,7 @@ def selected_batches(
     table: BatchTable, one: ScanRange, options: Options, view: CommittedView | None = None
 ) -> BatchTable:
     """Return the batches of a range that may contain requested records."""
-    mask = select_offsets(table, one.start_offset, None)
+    mask = select_offsets(table, one.first_offset, None)
     if one.stop_offset is not None:
         # The header of a compressed message of magic 0 or 1 contains its last offset only.
         mask &= (table["base_offset"] < one.stop_offset) | (table["records_count"] < 0)
