@@ -296,3 +296,22 @@ def test_the_same_records_as_the_library(tmp_path: Path, damage: str) -> None:
     table = ks.read_records(path / "t-0", on_corrupt="stop", columns=["offset"])
     rows = _read(path, mode="PERMISSIVE")[0]
     assert [row["offset"] for row in rows if not row["_corrupt_record"]] == table["offset"].tolist()
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_jobs_report_a_torn_tail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed broker wrote last is in no file: the report says so, the job goes on."""
+    path, session = _write(tmp_path / "data", {**INTACT, LAST: INTACT[LAST][:-10]}), None
+    for mode in ("FAILFAST", "PERMISSIVE"):
+        for number, job in enumerate((jobs.catalog, jobs.export)):
+            out = str(tmp_path / f"{mode}-{number}")
+            report = job(session, path, out, mode=mode)  # type: ignore[operator]
+            assert report.exit_code == 1
+            (line,) = report.findings
+            assert "bytes follow the last complete batch, which were not read" in line
+            assert line.startswith(str(path))
+            assert line.endswith("[TORN_TAIL]")
+    assert _read(path, mode="PERMISSIVE")[1] == []
+    monkeypatch.setattr(ks.Source, "has_grown", lambda self: True)  # a broker writes the batch
+    report = jobs.export(session, path, str(tmp_path / "live"))  # type: ignore[arg-type]
+    assert (report.exit_code, report.findings) == (0, [])

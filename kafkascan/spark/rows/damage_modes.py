@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import ScanEnd
-from kafkascan.logs.log_problems import OFFSET_OVERLAP
+from kafkascan.logs.log_problems import OFFSET_OVERLAP, Tail
 from kafkascan.logs.segment import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.range_walk import RangeWalk
@@ -55,10 +55,35 @@ class DamageHandler:
         else:
             self._kept.append(error)
 
+    def report(self, error: CorruptBatchError) -> None:
+        """Report what is damage to no mode, as no complete batch is lost."""
+        if self._on_damage is not None:
+            self._on_damage(error)
+
     def take_kept(self) -> list[CorruptBatchError]:
         """Return the errors kept since the last call."""
         errors, self._kept = self._kept, []
         return errors
+
+
+def handle_end(
+    walk: RangeWalk, one: ScanRange, offsets: RangeOffsets, handler: DamageHandler
+) -> bool:
+    """
+    Handle what is wrong with a range, and return whether it is in order.
+
+    The torn tail of a log is, but it is reported unless a broker is writing it.
+    """
+    errors = range_errors(walk, one, offsets)
+    for error in errors:
+        handler.handle(error)
+    is_torn = walk.end is ScanEnd.TORN_TAIL and is_at_end(walk, one)
+    is_asked = one.stop_offset is None or (walk.next_offset or 0) < one.stop_offset
+    if is_torn and is_asked and not errors and not walk.source.has_grown():
+        tail = Tail(walk.end, walk.position, walk.trailing_bytes)
+        reason = f"{tail.describe()}, which were not read"
+        handler.report(CorruptBatchError(one.file.path, walk.position, None, reason, str(walk.end)))
+    return not errors
 
 
 def range_errors(walk: RangeWalk, one: ScanRange, offsets: RangeOffsets) -> list[CorruptBatchError]:

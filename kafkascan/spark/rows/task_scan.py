@@ -33,9 +33,9 @@ from kafkascan.spark.rows.committed_views import committed_view
 from kafkascan.spark.rows.damage_modes import (
     DamageHandler,
     OnDamage,
+    handle_end,
     log_dropped,
     logger,
-    range_errors,
 )
 from kafkascan.spark.rows.range_offsets import OFFSET_SYMBOLS, CompactedLogs, RangeOffsets
 from kafkascan.spark.rows.record_rows import BATCH_ROWS, RecordRows
@@ -269,8 +269,7 @@ def checked_batches(
     for table in _tables(walk, opened):
         batches = selected_batches(table, one, options)
         yield batches, verify_rows(opened.source, batches) if options.verifies else None
-    for error in range_errors(walk, one, opened.offsets):
-        opened.damage.handle(error)
+    handle_end(walk, one, opened.offsets, opened.damage)
 
 
 def _tables(walk: RangeWalk, opened: OpenRange) -> Iterator[BatchTable]:
@@ -317,11 +316,9 @@ def _record_batches(task: ScanTask, opened: OpenRange) -> Iterator[pa.RecordBatc
         for records in _decoded(batches, rows, opened):
             yield from rows.build(_in_offsets(records, one), options)
         yield from rows.build_damage(damage.take_kept())
-    errors = range_errors(walk, one, opened.offsets)
-    for error in errors:
-        damage.handle(error)
+    is_in_order = handle_end(walk, one, opened.offsets, damage)
     yield from rows.build_damage(damage.take_kept())
-    if not errors and task.has_stops:
+    if is_in_order and task.has_stops:
         _require_stop(walk, one, options)
 
 
