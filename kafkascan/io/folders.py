@@ -350,9 +350,9 @@ def _has_swap(pins: FilePins) -> bool:
 
 
 def _has_vanished(path: Path, pins: FilePins) -> bool:
-    """Return whether a segment was renamed or deleted while its folder was listed."""
+    """Return whether a segment, or its folder, was renamed or deleted while it was listed."""
     unknown = [name for name in pins.inodes if name.endswith(".log") and name not in pins.sizes]
-    return any(not os.path.lexists(path / name) for name in unknown)
+    return any(not os.path.islink(path / name) for name in unknown)
 
 
 def files_in(path: Path) -> FilePins:
