@@ -352,7 +352,18 @@ def _has_swap(pins: FilePins) -> bool:
 def _has_vanished(path: Path, pins: FilePins) -> bool:
     """Return whether a segment, or its folder, was renamed or deleted while it was listed."""
     unknown = [name for name in pins.inodes if name.endswith(".log") and name not in pins.sizes]
-    return any(not os.path.islink(path / name) for name in unknown)
+    return any(map(_is_gone_or_back, (path / name for name in unknown)))
+
+
+def _is_gone_or_back(path: Path) -> bool:
+    """Return whether a file is gone that was listed, or another one has its name by now."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return not path.is_symlink()
+    except OSError:  # the folder may be listed, and not entered
+        return False
+    return True
 
 
 def files_in(path: Path) -> FilePins:

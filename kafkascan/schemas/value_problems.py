@@ -53,10 +53,15 @@ class ItemProblems:
     def __init__(self, place: ItemPlace) -> None:
         self._place, self._left = place, _MAX_PROBLEMS
 
-    def one(self, symbol: str, message: str) -> Problem:
+    def one(
+        self, symbol: str, message: str, offset: int | None = None, count: int | None = None
+    ) -> Problem:
         """Return a problem: values are missing."""
         place = self._place
-        return Problem(symbol, message, place.path, topic=place.topic, partition=place.partition)
+        return Problem(
+            symbol, message, place.path, topic=place.topic, partition=place.partition,
+            offset=offset, count=count,
+        )  # fmt: skip
 
     def note(self, symbol: str, message: str) -> Problem:
         """Return the note that the columns are a guess."""
@@ -89,10 +94,13 @@ class ItemProblems:
         offsets, name = table.columns["offset"], self._place.name
         for row in listed.tolist():
             symbol, why = reason(row)
-            yield self.one(symbol, f"the {name} of offset {offsets[row]} is {what}: {why}")
+            offset = int(offsets[row])
+            text = f"the {name} of offset {offset} is {what}: {why}"
+            yield self.one(symbol, text, offset, 1)
         if len(rows) > len(listed):
-            text = f"{len(rows) - len(listed):,} more {name}s are {what}"
-            yield self.one(symbol_of_more, f"{text}, from offset {offsets[rows[len(listed)]]} on")
+            first, count = int(offsets[rows[len(listed)]]), len(rows) - len(listed)
+            text = f"{count:,} more {name}s are {what}, from offset {first} on"
+            yield self.one(symbol_of_more, text, first, count)
 
 
 def reason_of(program: Program, status: int, place: NDArray[np.int32], written: bytes) -> Reason:

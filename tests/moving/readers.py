@@ -24,7 +24,7 @@ def symbols(problems: Iterable[Problem]) -> tuple[str, ...]:
     """Return what is wrong, without the ends of appends in progress."""
     return tuple(
         sorted({
-            # Of a file that was truncated while it was read, what was read says nothing.
+            # The error of a file that was truncated while it was read says so.
             "FILE_CHANGED" if "the file was truncated" in problem.message else problem.symbol
             for problem in problems
             if (problem.severity is not Severity.NOTE or problem.symbol in CHANGED)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan.io import folders
 from kafkascan.io.source_protocols import PinnedFile
 from kafkascan.logs import opened_logs
 from tests.spark.logs import plain_batch
@@ -271,3 +272,13 @@ def test_an_index_of_a_segment_that_is_being_deleted(folder: Path) -> None:
     Path(f"{first}.deleted").unlink()
     found = [one for one in ks.audit(folder).findings if one.symbol == "ORPHAN"]
     assert {one.severity for one in found} == {ks.format.Severity.WARNING}
+
+
+def test_a_link_that_leads_nowhere_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / f"{1 << 40:020}.log").symlink_to("nowhere")
+    waits: list[float] = []
+    monkeypatch.setattr(folders.time, "sleep", waits.append)
+    assert "UNREADABLE" in ks.read_records(folder, on_corrupt="stop").problems["symbol"]
+    assert not waits

@@ -116,6 +116,7 @@ def test_a_rounded_integer_is_kept_and_said() -> None:
     assert [one["n"] for one in table["value"]] == [2.0**53, 1.1, 1e20, -(2.0**53), 2.0**64]
     (problem,) = table.problems
     assert (problem.symbol, problem.rows_missing) == ("ROUNDED_INTEGER", False)
+    assert (problem.offset, problem.count) == (3, 1)
     assert problem.message == (
         "the value of offset 3 is not exactly what was written: n: -9007199254740993 is rounded to"
         " the nearest double"
