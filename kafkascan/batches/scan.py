@@ -28,7 +28,7 @@ from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.walks import BatchWalk, collect_in_parts
 from kafkascan.format.arguments import require_integers
-from kafkascan.format.errors import CorruptBatchError, SourceReadError
+from kafkascan.format.errors import CHANGED_WHILE_READ, CorruptBatchError, SourceReadError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     MIN_BATCH_SIZE,
@@ -464,7 +464,7 @@ def iter_open_batches(
     """
     if start > source.size:
         reason = f"the file was truncated to {source.size} bytes; position {start} was read before"
-        raise SourceReadError(source.path, source.size, reason)
+        raise SourceReadError(source.path, source.size, reason, CHANGED_WHILE_READ)
     walk = BatchWalk(source, start, source.size, reads_content=reads_content)
     return BatchIterator(walk, rows, raises=on_corrupt == "raise", resources=ExitStack())
 

@@ -206,6 +206,7 @@ class PinnedFolder(DiskFolder):
         self._pins = _settled_files(self.path) if pins is None else pins
         self.newer: PinnedFolder | None = None
         self.gone: str | None = None
+        self._has_read_of_newer = False
 
     def listed_again(self, gone: str) -> PinnedFolder:
         """
@@ -215,6 +216,8 @@ class PinnedFolder(DiskFolder):
         """
         self.gone = self.gone or gone
         newer = self._listed_now()
+        if self.newer is not None and self.newer._pins.read:
+            self._has_read_of_newer = True
         self.newer = newer  # at once: another thread may read it
         return newer
 
@@ -297,10 +300,16 @@ class PinnedFolder(DiskFolder):
         self._pins.read.clear()
         self._pins.has_cut = self._pins.has_gone = False
 
-    @property
-    def has_read(self) -> bool:
-        """Whether an answer has batches of one of its segments."""
-        return bool(self._pins.read)
+    def is_replaced_by(self, newer: PinnedFolder) -> bool:
+        """
+        Return whether a newer listing has no segment of this one, and nothing was read of either.
+
+        False if the newer segments are empty: then the log has no offsets.
+        """
+        has_read = self._pins.read or newer._pins.read or self._has_read_of_newer
+        has_common = any(self.has_same(name, newer) for _, name in self.live_logs)
+        has_bytes = any(newer._pins.sizes.get(name) for _, name in newer.live_logs)
+        return not has_read and not has_common and has_bytes
 
     def has_all_read(self, other: PinnedFolder) -> bool:
         """Return whether another listing has all segments that were read of this one."""

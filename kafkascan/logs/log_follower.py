@@ -13,7 +13,7 @@ from kafkascan.batches.columns import BatchTable, rows_from
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.format.arguments import require_not_negative
-from kafkascan.format.errors import SourceReadError, record_error
+from kafkascan.format.errors import CHANGED_WHILE_READ, SourceReadError, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, read_bytes
@@ -396,7 +396,8 @@ class _CommittedFollower:
                 f"offsets from {first['base_offset']} on were truncated and written again, so open"
                 " transactions are not known any more; follow the log again"
             )
-            raise SourceReadError(followed.source.path, int(first["position"]), reason)
+            position = int(first["position"])
+            raise SourceReadError(followed.source.path, position, reason, CHANGED_WHILE_READ)
         self._end_offset = end_of(followed.batches) or self._end_offset
         self._builder.add(followed.source, followed.batches)
         self._withheld.append(followed)

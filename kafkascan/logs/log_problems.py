@@ -431,7 +431,9 @@ class BatchOffsets:
             row = late[0]
             self.gap = int(expected[row]), int(bases[row]), int(batches["position"][row])
         self.gaps += len(late)
-        self.missing += int((bases[late] - expected[late]).sum())
+        # Differences of any offsets are exact without a sign.
+        missing = bases[late].astype(np.uint64) - expected[late].astype(np.uint64)
+        self.missing += int(missing.sum(dtype=np.uint64))
 
 
 @dataclass(kw_only=True)
@@ -543,7 +545,7 @@ class _Gap(NamedTuple):
     message: str
     position: int
     first: int
-    missing: int
+    missing: int | None
     before: SegmentFile | None = None
 
     def is_in_place(self) -> bool:
@@ -670,8 +672,10 @@ class LogChecks:
             more = f", and {one.gaps - 1:,} more ranges" if one.gaps > 1 else ""
             if one.disorder is not None and one.disorder[1] > position:
                 more += f"; the offset then goes back to {one.disorder[0]}"
-            message = _missing(first, following) + more
-            self._gaps.append(_Gap(segment, message, position, first, one.missing))
+            message, start = _missing(first, following) + more, max(first, self.log.start_offset)
+            count = one.missing - (start - first)
+            is_known = one.disorder is None and count <= _GREATEST
+            self._gaps.append(_Gap(segment, message, position, start, count if is_known else None))
         if one.disorder is not None:
             offset, position = one.disorder
             self._guess(OFFSET_OVERLAP, _disorder(offset), segment, position, offset)

@@ -122,7 +122,7 @@ def change_of(log: Log) -> LogChange | None:
     if folder.has_all_read(folder if newer is None else newer):
         if newer is None:
             return None
-        if not (folder.has_read or newer.has_read):
+        if folder.is_replaced_by(newer):
             return LogChange.ALL
         return LogChange.START if _has_new_start(log, newer) else None
     if newer is not None and not folder.has_same(PARTITION_METADATA, newer):

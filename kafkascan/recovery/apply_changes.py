@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT
-from kafkascan.format.errors import SourceReadError
+from kafkascan.format.errors import CHANGED_WHILE_READ, SourceReadError
 from kafkascan.io.atomic_files import (
     AtomicFile,
     behind_link,
@@ -318,7 +318,8 @@ def _copy_part(path: Path, part: Part, copy: IO[bytes]) -> None:
         while left:
             data = log.read(min(left, _COPY_BYTES))
             if not data:
-                raise SourceReadError(str(path), part.stop - left, "the file was truncated")
+                reason = "the file was truncated"
+                raise SourceReadError(str(path), part.stop - left, reason, CHANGED_WHILE_READ)
             copy.write(data)
             left -= len(data)
         copy.flush()

@@ -512,8 +512,9 @@ class Problem:
     topic: str | None = None
     partition: int | None = None
     rows_missing: bool = True
-    offset: int | None = None
-    count: int | None = None
+    # What they add does not make another problem.
+    offset: int | None = field(default=None, compare=False)
+    count: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" position {self.position}:"

@@ -20,8 +20,11 @@ class CorruptObjectError(SourceReadError):
     reason : str
     """
 
-    def __str__(self) -> str:
-        return f"{self.path}: position {self.position}: {self.reason} [CORRUPT_OBJECT]"
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(path, position, reason, "CORRUPT_OBJECT")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.position, self.reason)
 
 
 class MissingKeyError(KafkaScanError, PermissionError):

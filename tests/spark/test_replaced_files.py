@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.rows.task_scan import scan_task
+from kafkascan.tables.table import Problem
 from tests.spark.logs import plain_batch
 
 LAST = 12
@@ -187,3 +189,23 @@ def test_a_segment_that_is_renamed_while_the_folder_is_listed(
     options, tasks = _planned(folder)
     assert _offsets(options, tasks) == [*range(2 * LAST)]
     assert listings.count(folder) == 2
+
+
+def test_a_plan_that_is_made_again_reports_problems_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (folder / f"{0:020}.log").open("ab") as first:
+        first.write(plain_batch(LAST, 3, 50))  # which the next segment has, too
+    plan, plans, problems = read_plan.plan, list[int](), list[Problem]()
+
+    def plan_late(*arguments: Any) -> list[ScanTask]:
+        plans.append(1)
+        if len(plans) < 3:
+            raise FileGoneError(str(folder))
+        return plan(*arguments)
+
+    monkeypatch.setattr(read_plan, "plan", plan_late)
+    options = Options.parse({"path": str(folder), "findOverlaps": "true"})
+    assert plan_read(options, problems.append)
+    assert len(plans) == 3
+    assert len(problems) == len(set(problems)) > 0

@@ -34,6 +34,7 @@ from kafkascan.spark.planning.task_plan import (
     served_files,
     start_of,
 )
+from kafkascan.tables.table import Problem
 
 _THREADS = 8
 _ROWS = 1 << 14
@@ -152,14 +153,19 @@ def plan_read(options: Options, on_problem: OnProblem = warn_of_problem) -> list
     ValueError
         If options give offsets of partitions that the read does not find.
     """
-    return read_again_if_changed(lambda: _plan(options, on_problem))
+    tasks, problems = read_again_if_changed(lambda: _plan(options))
+    for problem in problems:
+        on_problem(problem)
+    return tasks
 
 
-def _plan(options: Options, on_problem: OnProblem) -> list[ScanTask]:
-    files = list_selected(options, on_problem)
+def _plan(options: Options) -> tuple[list[ScanTask], list[Problem]]:
+    """Return the tasks of a read, and what is wrong with its logs."""
+    problems: list[Problem] = []
+    files = list_selected(options, problems.append)
     require_selected({(one.topic, one.partition) for one in files}, options)
-    files = read_once(files, options, SegmentEnds(options), on_problem)
-    return plan(files, options, resolve_times(files, options))
+    files = read_once(files, options, SegmentEnds(options), problems.append)
+    return plan(files, options, resolve_times(files, options)), problems
 
 
 def require_selected(known: set[TopicPartition], options: Options) -> None:

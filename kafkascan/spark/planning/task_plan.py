@@ -72,8 +72,9 @@ class ScanRange:
         """
         The first offset of the batches that are read; None is no limit.
 
-        A segment of a log is not read below the offset in its name: a batch there belongs to
-        another segment, or to another log.
+        Batches of a log's segment that are below the offset in its name belong to another segment,
+        or to another log. The library leaves them out only where a segment before has their
+        offsets, which no task knows.
         """
         if self.file.is_named or self.file.base_offset <= 0:
             return self.start_offset

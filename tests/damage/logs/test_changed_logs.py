@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import polars
 import pytest
 
 import kafkascan as ks
@@ -282,3 +284,30 @@ def test_a_link_that_leads_nowhere_is_not_waited_for(
     monkeypatch.setattr(folders.time, "sleep", waits.append)
     assert "UNREADABLE" in ks.read_records(folder, on_corrupt="stop").problems["symbol"]
     assert not waits
+
+
+def test_some_listed_segments_are_gone_that_were_asked_for(folder: Path) -> None:
+    """The log has the others, and says nothing of what a query without offsets left out."""
+    frame = ks.polars.scan_records(folder)
+    first, second, *_ = sorted(folder.glob("*.log"))
+    first.unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = frame.filter(polars.col("offset") < int(second.stem)).collect()
+    assert len(found) == 0
+
+
+def test_an_empty_log_has_no_later_offsets(
+    folder: Path, before_open: Callable[[int, Callable[[], None]], None]
+) -> None:
+    """Retention deletes all of a log that nobody writes to."""
+
+    def delete_all() -> None:
+        segments = sorted(folder.glob("*.log"))
+        (folder / f"{1 << 20:020}.log").touch()
+        for path in segments:
+            path.unlink()
+
+    before_open(0, delete_all)
+    tables = list(ks.iter_records(folder, on_corrupt="stop"))
+    assert [one.symbol for table in tables for one in table.problems] == []

@@ -13,6 +13,7 @@ import kafkascan as ks
 from kafkascan.io import folders
 from kafkascan.io.source_protocols import FilePins
 from kafkascan.tables.table import Problem, Problems
+from tests.spark.logs import plain_batch
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -492,3 +493,40 @@ def test_lookups_do_not_pass_over_the_end_of_a_cut_segment(
     assert raised.value.symbol == "CUT_SEGMENT"
     with pytest.raises(ks.IncompleteLogError):
         ks.lookup_timestamp(folder, 2**50)
+
+
+@pytest.mark.parametrize("kind", ["count", "deep", "transactions"])
+def test_damage_that_two_readers_see_is_one_problem(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    log = bytearray(b"".join(plain_batch(3 * number, 3, 50) for number in range(4)))
+    position = len(log) // 4 * 2
+    log[position + 8 : position + 12] = (5).to_bytes(4, "big")
+    (folder / f"{0:020}.log").write_bytes(log)
+    read: dict[str, Callable[[], ks.tables.AnyTable]] = {
+        "count": lambda: ks.count_records(folder),
+        "deep": lambda: ks.count_records(folder, deep=True),
+        "transactions": lambda: ks.read_transactions(folder),
+    }
+    (found,) = read[kind]().problems
+    assert (found.symbol, found.position, found.offset) == ("BAD_LENGTH", position, 6)
+
+
+def test_numbers_of_missing_offsets(tmp_path: Path) -> None:
+    """Base offsets are in no checksum: any may stand there."""
+    folder, batch = tmp_path / "t-0", plain_batch(0, 3, 50)
+    folder.mkdir()
+
+    def gap_of(*bases: int, start: int | None = None) -> tuple[int | None, int | None]:
+        log = b"".join(base.to_bytes(8, "big") + batch[8:] for base in bases)
+        (folder / f"{0:020}.log").write_bytes(log)
+        found = ks.read_records(folder, on_corrupt="stop", log_start_offset=start).problems
+        assert found.to_arrow().num_rows == len(found)
+        gap = next(one for one in found if one.symbol == "OFFSET_GAP")
+        return gap.offset, gap.count
+
+    assert gap_of(0, 10, 13, 30) == (3, 7 + 14)
+    assert gap_of(0, 10, 13, 30, start=5) == (5, 5 + 14)
+    assert gap_of(0, 2**62, 2**63 - 4) == (3, 2**63 - 4 - 6)
+    assert gap_of(0, 2**62, 5, 2**62, 8) == (3, None)
+    assert gap_of(0, 10**6, 3, 6) == (3, None)
