@@ -279,6 +279,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " killed command replaces its .part file when it runs again, a broker its .tmp file when"
         " it writes the checkpoint again, and backups stay until you delete them.",
     ),
+    "CHANGED_WHILE_READ": FindingKind(
+        NOTE, "No other file of the log was checked. Audit it where it is now, if it is anywhere."
+    ),
     "FOREIGN_NAME": FindingKind(
         ERROR,
         "A broker does not start with this name. Move it out of the data directory, or rename it."

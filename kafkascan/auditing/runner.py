@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -46,7 +47,7 @@ from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
-from kafkascan.io.folders import DiskFolder
+from kafkascan.io.folders import SWAP_WAITS_S, DiskFolder
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.data_dir_lock import LogClocks
@@ -358,6 +359,7 @@ def _share_threads(
 
 # Retention and the cleaner seldom change the same log twice while it is read.
 _LOOKS_AGAIN = 3
+_GONE = "a broker deleted the topic, or moved the log, while it was audited"
 
 
 def _audit_log(
@@ -388,7 +390,7 @@ def _audit_log(
         # Side files are read before the log: a broker may write both meanwhile.
         current = LogAudit(one, limits, frozenset(one.log.names))
         walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
-        batches = segments = size = 0
+        batches = segments = size = present = 0
         for part in walk:
             is_bad = current.add(part)
             if tier is not None:
@@ -400,16 +402,19 @@ def _audit_log(
             batches += step.batches
             segments += step.segments
             size += step.size
+            present += sum(not end.is_gone for end in ends)
             yield step
         findings = current.finish(walk.problems)
-        if is_last or not _may_be_of_changes(one.log, findings):
-            break
+        if present and (is_last or not _may_be_of_changes(one.log, findings)):
+            yield _Step(share.log_index, findings=findings, opened=current.opened)
+            return
         yield _Step(share.log_index, -batches, -segments, -size)
-        again = _listed_again(one)
+        again = None if is_last else _listed_again(one)
         if again is None:
+            gone = FoundInLog.of(one.log.partition).add("CHANGED_WHILE_READ", None, _GONE)
+            yield _Step(share.log_index, findings=[] if one.is_snapshot else [gone])
             return
         one = again
-    yield _Step(share.log_index, findings=findings, opened=current.opened)
 
 
 def _may_be_of_changes(log: Log, findings: Sequence[LogFinding]) -> bool:
@@ -419,7 +424,20 @@ def _may_be_of_changes(log: Log, findings: Sequence[LogFinding]) -> bool:
 
 
 def _listed_again(one: AuditedLog) -> AuditedLog | None:
-    """Return a log as it is now; None if a broker has deleted it."""
+    """
+    Return a log as it is now; None if a broker has deleted it.
+
+    A broker that moves a log between disks renames the folder, and then the copy.
+    """
+    for seconds in SWAP_WAITS_S:
+        again = _listed_now(one)
+        if again is not None or one.is_snapshot:
+            return again
+        time.sleep(seconds)
+    return None
+
+
+def _listed_now(one: AuditedLog) -> AuditedLog | None:
     partition = one.log.partition
     checkpoints = _checkpoints_of(partition, CheckpointReader())
     opened, snapshots = _opened(LogDir(partition.path, [partition]))

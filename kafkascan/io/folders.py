@@ -222,7 +222,7 @@ class PinnedFolder(DiskFolder):
         return newer
 
     def _listed_now(self) -> PinnedFolder:
-        for seconds in _SWAP_WAITS_S:
+        for seconds in SWAP_WAITS_S:
             with suppress(FileNotFoundError):
                 return PinnedFolder(self)
             time.sleep(seconds)
@@ -330,8 +330,8 @@ class PinnedFolder(DiskFolder):
         return self._pins.has_cut
 
 
-# Renames of a broker that replaces segments take less, also of many.
-_SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+"""Renames of a broker that replaces segments, or moves a log, take less, also of many."""
 _SWAPPED_LOG = ".log" + SWAP_SUFFIX
 
 
@@ -342,7 +342,7 @@ def _settled_files(path: Path) -> FilePins:
     A broker first renames the new ones to ``.swap``, then the old ones to ``.deleted``, then
     removes ``.swap``. Meanwhile, the offsets of both seem to be missing.
     """
-    for seconds in _SWAP_WAITS_S:
+    for seconds in SWAP_WAITS_S:
         pins = files_in(path)
         if not (_has_swap(pins) or _has_vanished(path, pins)):
             return pins

@@ -311,3 +311,31 @@ def test_an_empty_log_has_no_later_offsets(
     before_open(0, delete_all)
     tables = list(ks.iter_records(folder, on_corrupt="stop"))
     assert [one.symbol for table in tables for one in table.problems] == []
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_an_audit_of_a_log_that_is_gone_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, is_back: bool
+) -> None:
+    """A broker renames the folder; of a log that it moves between disks, then the copy."""
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    open_file, opened = PinnedFile.open, list[str]()
+
+    def opening(self: PinnedFile) -> int:
+        opened.append(self.name)
+        if opened == [self.name]:
+            shutil.rmtree(folder)
+        return open_file(self)
+
+    def come_back(seconds: float) -> None:
+        if copy.exists():
+            copy.rename(folder)
+
+    monkeypatch.setattr(PinnedFile, "open", opening)
+    monkeypatch.setattr(folders.time, "sleep", come_back if is_back else lambda seconds: None)
+    audit = ks.audit(folder)
+    symbols = {one.symbol for one in audit.findings}
+    assert ("CHANGED_WHILE_READ" in symbols) is not is_back
+    assert (audit.batches > 0) is is_back
+    assert "UNREADABLE" not in symbols

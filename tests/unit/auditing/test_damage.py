@@ -44,7 +44,7 @@ def test_every_finding_kind_is_tested() -> None:
         "UNREADABLE", "DROPPED_LOG", "PADDED", "INCOMPLETE", "EMPTY_TRANSACTIONS",
         "MANY_PRODUCERS", "COMPACTION", "STALE", "OPEN_TRANSACTION", "FUTURE_LOG", "STRAY_LOG",
         "DUPLICATE_LOG", "UNASSIGNED_LOG", "MISSING_LOG", "COMMITTED_BEYOND_END",
-        "FORGOTTEN_TRANSACTION", "UNKNOWN_TOPIC", "UNKNOWN_INDEX_LAYOUT",
+        "FORGOTTEN_TRANSACTION", "UNKNOWN_TOPIC", "UNKNOWN_INDEX_LAYOUT", "CHANGED_WHILE_READ",
     }  # fmt: skip
     of_tiers = set(TIER_KINDS)  # tests/unit/auditing/test_tier_audits.py
     of_indexes = set(INDEX_KINDS)  # tests of `check_index`
