@@ -298,6 +298,7 @@ class PinnedFolder(DiskFolder):
     def begin_answer(self) -> None:
         """Forget what was read of it for an earlier answer."""
         self._pins.read.clear()
+        self._has_read_of_newer = False
         self._pins.has_cut = self._pins.has_gone = False
 
     def is_replaced_by(self, newer: PinnedFolder) -> bool:
