@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 import click
 import numpy as np
 
-from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan, scan_to_read
+from kafkascan.cli.run import FindingReport, Run, SegmentReport, scan, scan_to_read
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_problems import SegmentOffsets
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.queries.index_seek import RowAnchor
 from kafkascan.logs.queries.row_queries import RecordQuery, RecordSample, RowQuery, records_of
 from kafkascan.logs.queries.row_windows import (
@@ -24,7 +24,7 @@ from kafkascan.logs.queries.row_windows import (
     rows_around,
     rows_at_end,
 )
-from kafkascan.logs.queries.segment_inputs import InputChecks, SegmentInput, group_by_log
+from kafkascan.logs.queries.segment_inputs import SegmentInput, group_by_log, reader_of
 from kafkascan.logs.reading import Isolation
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.writers import Writer
@@ -84,11 +84,10 @@ def _read(run: Run, inputs: Sequence[SegmentInput], query: RowQuery[Any]) -> Fou
     """Yield the rows of inputs that meet the conditions."""
     begin = scan_to_read if query.reads_batches else scan
 
-    def read(
-        one: SegmentInput, start_offset: int, source: Source, report: FindingReport
-    ) -> Iterator[Any]:
-        for batches in report.tables(source, begin(source, one.start_position)):
-            yield from query.rows(one, start_offset, source, batches, report)
+    def read(one: SegmentInput, source: Source, report: SegmentReport) -> Iterator[Any]:
+        reading = report.reading
+        for batches in report.tables(source, begin(source, reading.start_position)):
+            yield from query.rows(one, reading.start_offset, source, batches, report)
 
     for log in group_by_log(inputs):
         _read_transactions(run, log[0], query)
@@ -111,29 +110,7 @@ def with_sample(
     """
     import random  # for this option only
 
-    total = uncounted = 0
-    if query.has_row_filter:
-        counting, begin = replace(query, columns=(), also_read=(), decodes=False), scan_to_read
-    else:
-        counting, begin = replace(query, sample=RecordSample(np.empty(0, np.int64))), scan
-    for log in group_by_log(inputs):
-        _read_transactions(run, log[0], query)
-        checks = InputChecks()
-        for one in log:
-            # What is wrong is reported when the records are read.
-            offsets = SegmentOffsets(one.segment)
-            report = FindingReport(offsets=offsets)
-            with suppress(*READ_ERRORS), one.open() as source:
-                for batches in report.tables(source, begin(source, one.start_position)):
-                    start = checks.start_of(one)
-                    if query.has_row_filter:
-                        rows = counting.rows(one, start, source, batches, report)
-                        total += sum(map(len, rows))
-                        continue
-                    found = counting.batches_to_read(one, start, source, batches, report)
-                    total += int(records_of(found).sum())
-                    uncounted += int((found["records_count"] < 0).sum())
-            checks.add(one, offsets)
+    total, uncounted = _count_records(run, inputs, query)
     if uncounted:
         report = FindingReport()
         report.add(
@@ -143,6 +120,31 @@ def with_sample(
         run.print_report(report)
     chosen = sorted(random.Random(seed).sample(range(total), min(count, total)))
     return replace(query, sample=RecordSample(np.array(chosen, np.int64)))
+
+
+def _count_records(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> tuple[int, int]:
+    """Return the number of records that a query reads, and of batches that do not contain it."""
+    total = uncounted = 0
+    if query.has_row_filter:
+        counting, begin = replace(query, columns=(), also_read=(), decodes=False), scan_to_read
+    else:
+        counting, begin = replace(query, sample=RecordSample(np.empty(0, np.int64))), scan
+    for log in group_by_log(inputs):
+        _read_transactions(run, log[0], query)
+        # What is wrong is reported when the records are read.
+        for reading in reader_of(log, LogProblems()):
+            report = SegmentReport(reading)
+            one, start = replace(log[0], segment=reading.segment), reading.start_offset
+            with reading, one.open(is_listed=True) as source:
+                for batches in report.tables(source, begin(source)):
+                    if query.has_row_filter:
+                        rows = counting.rows(one, start, source, batches, report)
+                        total += sum(map(len, rows))
+                        continue
+                    found = counting.batches_to_read(one, start, source, batches, report)
+                    total += int(records_of(found).sum())
+                    uncounted += int((found["records_count"] < 0).sum())
+    return total, uncounted
 
 
 def _follow(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -17,20 +17,21 @@ from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import FileGoneError, KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.findings import Severity
-from kafkascan.format.layout import ScanEnd
 from kafkascan.format.shown_places import shown_url, without_secrets
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_problems import SegmentOffsets, Tail
+from kafkascan.logs.log_dir import attempts_to_open
+from kafkascan.logs.log_problems import LogProblems, SegmentOffsets
 from kafkascan.logs.queries.segment_inputs import (
-    InputChecks,
     SegmentInput,
     SegmentPaths,
     group_by_log,
+    reader_of,
     rewrite_problems,
 )
-from kafkascan.tables.table import UNREADABLE, Problem, Problems
+from kafkascan.logs.walking.log_reader import SegmentReading
+from kafkascan.tables.table import UNREAD, Problem, Problems
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -43,7 +44,8 @@ _MAX_FINDINGS = 1000
 READ_ERRORS = (OSError, KafkaScanError)
 
 Result = TypeVar("Result")
-SegmentWork: TypeAlias = "Callable[[SegmentInput, FindingReport], Result]"
+SegmentWork: TypeAlias = "Callable[[SegmentInput, SegmentReport], Result]"
+ReadSegment: TypeAlias = "Callable[[SegmentInput, Source, SegmentReport], Iterator[Result]]"
 
 
 def _message_of(name: str, error: object) -> str:
@@ -56,13 +58,6 @@ class FindingReport:
     """
     The findings of one input, and the exit code that they cause.
 
-    Parameters
-    ----------
-    advance : callable, optional
-        Receives the number of bytes that were read since the last call.
-    offsets : SegmentOffsets, optional
-        Receives the batches of `tables`.
-
     Attributes
     ----------
     exit_code : int
@@ -70,17 +65,11 @@ class FindingReport:
         Those that were added.
     """
 
-    def __init__(
-        self,
-        advance: Callable[[int], None] = lambda size: None,
-        offsets: SegmentOffsets | None = None,
-    ) -> None:
+    def __init__(self) -> None:
         self.exit_code = EXIT_CLEAN
-        self.offsets = offsets
         self.problems: set[Problem] = set()
         self._findings: list[str] = []
         self._unlisted = 0
-        self._advance = advance
 
     def add(self, message: str, *, is_note: bool = False, is_unread: bool = False) -> None:
         """
@@ -108,7 +97,7 @@ class FindingReport:
         self.problems.update(problems)
         for one in problems:
             is_note = one.severity is Severity.NOTE and not one.rows_missing
-            self.add(str(one), is_note=is_note, is_unread=one.symbol == UNREADABLE)
+            self.add(str(one), is_note=is_note, is_unread=one.symbol in UNREAD)
 
     def add_unreadable(self, path: str, error: Exception) -> None:
         """Add an error that prevented a file from being read or written."""
@@ -130,30 +119,35 @@ class FindingReport:
         self._findings, self._unlisted = [], 0
         return lines
 
+
+class SegmentReport(FindingReport):
+    """
+    The findings of one segment, and how it was read.
+
+    Parameters
+    ----------
+    reading : SegmentReading
+        Receives the batches of `tables`, and how they end.
+    advance : callable, optional
+        Receives the number of bytes that were read since the last call.
+    """
+
+    def __init__(
+        self, reading: SegmentReading, advance: Callable[[int], None] = lambda size: None
+    ) -> None:
+        super().__init__()
+        self.reading = reading
+        self._advance = advance
+
     def tables(self, source: Source, headers: BatchIterator) -> Iterator[BatchTable]:
-        """Yield the tables of a scan, show its progress, and add how the log ends."""
+        """Yield the batches of a scan that are to be read, and show its progress."""
         position = 0
         for table in headers:
-            if self.offsets is not None:
-                self.offsets.add(table)
-            yield table
+            yield self.reading.offsets.take(table)
             self._advance(headers.position - position)
             position = headers.position
         self._advance(source.size - position)
-        if self.offsets is not None:
-            self.offsets.is_whole = headers.end is ScanEnd.CLEAN
-        if isinstance(headers.error, NotALogError):
-            self.add_unreadable(source.path, headers.error)
-        elif headers.end is ScanEnd.CORRUPT:
-            self.add(f"{headers.error}; {headers.trailing_bytes} bytes are unreadable")
-        elif headers.end is not ScanEnd.CLEAN:
-            end_offset = None if self.offsets is None else self.offsets.end_offset
-            tail = Tail(headers.end, headers.position, headers.trailing_bytes)
-            lost = tail.intact_batches(source, end_offset)
-            # A broker that runs may be writing the last batch now.
-            is_note = tail.end is ScanEnd.TORN_TAIL and not len(lost) and source.has_grown()
-            message = f"position {tail.position}: {tail.describe(lost)} [{tail.end}]"
-            self.add(f"{source.path}: {message}", is_note=is_note)
+        self.reading.end = headers
 
 
 def scan(source: Source, start: int = 0) -> BatchIterator:
@@ -229,7 +223,7 @@ class Run:
         threads : int, optional
             By default one for small files on disk, else one per CPU.
         checks_offsets : bool, default True
-            Whether what is wrong with the offsets of logs is a finding.
+            Whether what is wrong between the segments of logs is a finding.
 
         Returns
         -------
@@ -249,26 +243,27 @@ class Run:
                 reports.append(report)
                 results += found
                 self._show_files(number, len(inputs))
-        if checks_offsets:
-            self._check_offsets(inputs, reports)
+        readings = (None if report is None else report.reading for report in reports)
+        self._print_judgement(inputs, readings, checks_offsets=checks_offsets)
         return results
 
-    def _check_offsets(
-        self, inputs: Sequence[SegmentInput], reports: Sequence[FindingReport | None]
+    def _print_judgement(
+        self,
+        inputs: Sequence[SegmentInput],
+        readings: Iterable[SegmentReading | None],
+        *,
+        checks_offsets: bool,
     ) -> None:
-        """Print what is wrong with the offsets of logs; there is no report of a deleted input."""
-        report_of = iter(reports)
+        """Print what is wrong with logs; there is no reading of a deleted input."""
+        read = iter(readings)
         for log in group_by_log(inputs):
-            checks = InputChecks()
-            for one in log:
-                report = next(report_of)
-                if report is None:
-                    checks.add_gone(one)
-                    continue
-                offsets = report.offsets or SegmentOffsets(one.segment)
-                read = replace(one, segment=offsets.segment)
-                self.print_problems(checks.add(read, offsets))
-            self.print_problems(checks.finish())
+            problems = LogProblems()
+            reader = reader_of(log, problems, is_selection=not checks_offsets)
+            for reading in itertools.islice(read, len(log)):
+                if reading is not None:
+                    reader.add(reading)
+            reader.finish()
+            self.print_problems(problems.found)
 
     def each(
         self,
@@ -311,7 +306,7 @@ class Run:
     def stream(
         self,
         inputs: Sequence[SegmentInput],
-        read: Callable[[SegmentInput, int, Source, FindingReport], Iterator[Result]],
+        read: ReadSegment[Result],
     ) -> Iterator[tuple[SegmentInput, Result]]:
         """
         Yield the results of `read` for each segment, up to its first error.
@@ -322,34 +317,34 @@ class Run:
         ----------
         inputs : sequence of SegmentInput
         read : callable
-            Takes an input, its first offset to read, its source and a report.
+            Takes an input, its source and a report.
         """
         for log in group_by_log(inputs):
-            checks, before = InputChecks(), None
-            for listed in log:
-                one = listed.current()
-                if one is None:
-                    checks.skip(listed)
-                    continue
-                if before is not None and one.is_same_file(before):
-                    continue  # it has the offsets of several segments that were listed
-                before = one
-                offsets = SegmentOffsets(one.segment)
-                report = FindingReport(self._advance, offsets)
-                try:
-                    with one.open(close=False, is_listed=True) as source:
-                        for result in read(one, checks.start_of(one), source, report):
-                            yield one, result
-                except READ_ERRORS as error:
-                    report.add_unreadable(str(one.path), error)
-                finally:  # also if the caller has enough rows
-                    self.print_report(report)
-                    self.print_problems(checks.add(one, offsets))
-            self.print_problems(checks.finish())
+            problems = LogProblems()
+            readings = iter(reader_of(log, problems))
+            try:
+                for reading in readings:
+                    self.print_problems(problems.take())
+                    yield from self._read(replace(log[0], segment=reading.segment), reading, read)
+            finally:  # also if the caller has enough rows
+                readings.close()
+                self.print_problems(problems.take())
+
+    def _read(
+        self, one: SegmentInput, reading: SegmentReading, read: ReadSegment[Result]
+    ) -> Iterator[tuple[SegmentInput, Result]]:
+        """Yield the results of `read` for a segment, up to its first error."""
+        report = SegmentReport(reading, self._advance)
+        try:
+            with reading, one.open(close=False, is_listed=True) as source:
+                for result in read(one, source, report):
+                    yield one, result
+        finally:
+            self.print_report(report)
 
     def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:
         """Work on one segment that was read before; None if it cannot be read any more."""
-        report = FindingReport(self._advance)
+        report = SegmentReport(SegmentReading(one.segment, SegmentOffsets(one.segment)))
         try:
             return work(replace(one, drop_cache=False), report)
         except READ_ERRORS as error:
@@ -360,20 +355,18 @@ class Run:
 
     def _work_on(
         self, listed: SegmentInput, work: SegmentWork[Result]
-    ) -> tuple[list[Result], FindingReport | None]:
+    ) -> tuple[list[Result], SegmentReport | None]:
         """
         Work on one segment, or on the one that has its name now if the cleaner replaced it.
 
         There is no report if retention or the cleaner deleted it: no other file has its name.
         """
-        for one in listed.attempts_to_open(by_name=True):
-            report = FindingReport(self._advance, SegmentOffsets(one.segment))
-            try:
-                return [work(one, report)], report
-            except FileGoneError:
-                continue
-            except READ_ERRORS as error:
-                report.add_unreadable(str(one.path), error)
+        for segment in attempts_to_open(listed.segment, by_name=True):
+            reading = SegmentReading(segment, SegmentOffsets(segment))
+            report = SegmentReport(reading, self._advance)
+            with reading:
+                return [work(replace(listed, segment=segment), report)], report
+            if not reading.is_gone:
                 return [], report
         return [], None
 
@@ -389,7 +382,7 @@ class Run:
     def print_problems(self, problems: Problems) -> None:
         """Print what is wrong with logs, as findings; what a report contained is known already."""
         unknown = [one for one in problems if one not in self._printed]
-        for _, found in groupby(unknown, lambda one: one.path):
+        for _, found in itertools.groupby(unknown, lambda one: one.path):
             report = FindingReport()
             report.add_problems(Problems(found))
             self.print_report(report)

@@ -36,7 +36,6 @@ DEFAULT_ROWS = 1 << 16
 # Rows of the first table of a segment, and the size above which a mostly empty table is copied.
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
-_LOWEST = -(2**63)
 
 Segments: TypeAlias = list[tuple[PartitionDir, SegmentFile]]
 """Segments to read, by their indices."""
@@ -315,7 +314,9 @@ def _read_segment(
     try:
         inspector.open(source)
         walk = BatchWalk(source, 0, source.size, reads_content=inspector.reads_content)
-        offsets = SegmentOffsets(segment, _LOWEST if position is None else position)
+        offsets = SegmentOffsets(segment)
+        if position is not None:
+            offsets.first_offset = position
         yield from _parts(walk, index, rows, inspector, offsets)
     finally:
         if behind is not None:

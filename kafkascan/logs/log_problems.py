@@ -61,7 +61,7 @@ OFFSET_OUT_OF_SEGMENT = "OFFSET_OUT_OF_SEGMENT"
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
 COMPACTED_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 _MAGIC_V2 = 2
-_GREATEST = 2**63 - 1
+_LOWEST, _GREATEST = -(2**63), 2**63 - 1
 
 
 class IncompleteLogError(CorruptLogError):
@@ -448,17 +448,18 @@ class SegmentOffsets(BatchOffsets):
     ----------
     segment : SegmentFile
     first_offset : int
-        The first offset that is read: the end of the segments before it, see `OffsetCursor`.
+        The first offset that is read: the end of the segments before it, see `OffsetCursor`. By
+        default, all are read.
     is_whole : bool
         Whether it was read to its end without damage, by a caller that answers for its end itself.
     reached : int or None
-        The offset after the last batch of `unread`, also if that is left out.
+        The offset after the last batch, also if `unread` leaves it out.
     misplaced : (int, int) or None
         Offset and position of the first batch below the offset in the file's name.
     """
 
     segment: SegmentFile = field(kw_only=False)
-    first_offset: int = field(default=0, kw_only=False)
+    first_offset: int = field(default=_LOWEST, kw_only=False)
     is_whole: bool = False
     reached: int | None = None
     misplaced: tuple[int, int] | None = None
@@ -489,6 +490,7 @@ class SegmentOffsets(BatchOffsets):
             return
         flags = screen(batches) if flags is None else flags
         super().add(batches, flags)
+        self.reached = self.end_offset
         named = self.segment.base_offset
         # Offsets that follow each other are not below the first one.
         if named is not None and (flags & screening.OFFSETS or batches["base_offset"][0] < named):
@@ -501,7 +503,7 @@ class SegmentOffsets(BatchOffsets):
 def misplaced_batch(segment: SegmentFile, batches: BatchTable) -> tuple[int, int] | None:
     """Return offset and position of the first batch below the offset in a file's name."""
     named = segment.base_offset
-    if named is None or not len(batches):
+    if named is None or segment.name.kind != "log" or not len(batches):
         return None
     is_below = batches["base_offset"] < named
     row = int(is_below.argmax())
@@ -568,6 +570,8 @@ class LogChecks:
     log : Log
     problems : LogProblems
         Receives them.
+    is_selection : bool, default False
+        Whether the segments are files that somebody has chosen: others may be missing.
 
     Attributes
     ----------
@@ -579,6 +583,7 @@ class LogChecks:
 
     log: Log
     problems: LogProblems
+    is_selection: bool = False
     expected: int | None = None
     last: SegmentFile | None = None
     _is_compacted: bool = False
@@ -626,7 +631,9 @@ class LogChecks:
     def finish(self) -> None:
         """Add that the log changed, and the gaps, if nothing says that it was compacted."""
         self._add_change()
-        if self._is_compacted or not self._gaps or self.problems.is_cleaned(self.log.partition):
+        if self.is_selection or self._is_compacted or not self._gaps:
+            return
+        if self.problems.is_cleaned(self.log.partition):
             return
         for one in self._gaps:
             if not one.is_in_place():  # retention or the cleaner went on while the log was read
@@ -743,6 +750,8 @@ class LogChecks:
 
     def _goes_on_after(self, segment: SegmentFile) -> bool:
         """Return whether other segments follow, in the listing that found a segment, and now."""
+        if self.is_selection:
+            return False
         last, folder = self.log.segments[-1], segment.folder
         if isinstance(folder, PinnedFolder) and folder is not last.folder:
             last = live_segment(folder, -1)

@@ -191,12 +191,12 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     is_alone = not isinstance(log, PartitionDir)
     return at_one_moment(
         lambda: open_logs(log),
-        lambda logs: committed_view_of(logs[0], is_alone=is_alone, on_corrupt=on_corrupt),
+        lambda logs: committed_view_of(logs[0], on_corrupt=on_corrupt, is_selection=is_alone),
     )
 
 
 def committed_view_of(
-    log: Log, *, is_alone: bool = False, on_corrupt: OnCorruptLog
+    log: Log, *, on_corrupt: OnCorruptLog, is_selection: bool = False
 ) -> CommittedView:
     """
     Read the transactions of a log, from the segments that were listed; see `read_committed_view`.
@@ -207,13 +207,15 @@ def committed_view_of(
     Parameters
     ----------
     log : Log
-    is_alone : bool, default False
-        Whether the log is one source, whose end says nothing about its log.
     on_corrupt : {"raise", "stop"}
+    is_selection : bool, default False
+        See `LogReader`.
     """
     builder, problems = CommittedViewBuilder(), LogProblems()
     goes_on = on_corrupt == "stop"
-    reader = LogReader(log, problems, goes_on=goes_on, segments=log.segments, is_alone=is_alone)
+    reader = LogReader(
+        log, problems, goes_on=goes_on, segments=log.segments, is_selection=is_selection
+    )
     unreadable: list[int] = []  # offsets of markers
     for reading in reader:
         with (

@@ -524,6 +524,9 @@ class Problem:
 UNREADABLE = "UNREADABLE"
 """Symbol of a file, folder or object that could not be read at all."""
 
+UNREAD = frozenset({UNREADABLE, "SOURCE_FAULT"})
+"""Symbols of files that could not be read, or not to their end."""
+
 FILE_GONE = "FILE_GONE"
 """Symbol of a file that retention or compaction removed between two reads of it."""
 
@@ -557,8 +560,9 @@ def problem_of(
     reason = getattr(error, "reason", None)
     if reason is None and isinstance(error, OSError):
         reason = error.strerror
+    unnamed = UNREADABLE if isinstance(error, OSError) else "CORRUPT"
     return Problem(
-        UNREADABLE if isinstance(error, OSError) else getattr(error, "symbol", "CORRUPT"),
+        getattr(error, "symbol", unnamed),
         str(reason or error),
         str(getattr(error, "path", None) or getattr(error, "filename", None) or path),
         position=getattr(error, "position", None),

@@ -65,9 +65,9 @@ def test_verify_a_healthy_data_dir() -> None:
     assert sum(row["batches"] for row in found) > 250
 
 
-def test_a_killed_brokers_zero_tail_is_a_finding() -> None:
+def test_a_killed_brokers_zero_tail_is_a_note() -> None:
     result = run_process("verify", KILLED, "--format", "jsonl")
-    assert result.returncode == 1
+    assert result.returncode == 0
     assert "zeros follow the last complete batch [ZERO_TAIL]" in result.stderr
     ends = [json.loads(line)["end"] for line in result.stdout.splitlines()]
     assert ends.count("ZERO_TAIL") == 1
@@ -155,7 +155,7 @@ def test_damage_is_reported_and_the_run_continues(tmp_path: Path, log: Path) -> 
     first, second, third = lines
     assert first.startswith(f"{bad_crc}: position 136 (base_offset 2): ")
     assert first.endswith("[CHECKSUM_MISMATCH]")
-    assert "magic 7 is not 0, 1 or 2 [BAD_MAGIC]; 136 bytes" in second
+    assert "magic 7 is not 0, 1 or 2 [BAD_MAGIC]" in second
     assert third == f"{torn}: position 272: 65 bytes follow the last complete batch [TORN_TAIL]"
     listed = run("batches", bad_crc, "--verify", "--columns", "base_offset", "--format", "csv")
     assert listed.returncode == 1
@@ -442,7 +442,7 @@ def test_a_file_that_ends_early_is_unreadable(log: Path) -> None:
     for verb in ("info", "verify", "batches"):
         result = run(verb, short, log, "--no-memory-map", "--format", "jsonl")
         assert result.returncode == 3
-        assert "SOURCE_FAULT" in result.stderr
+        assert "CHANGED_WHILE_READ" in result.stderr
         assert "Traceback" not in result.stderr
         assert len(result.stdout.splitlines()) == (10 if verb == "batches" else 1)
 

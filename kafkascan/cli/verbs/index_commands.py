@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafkascan.cli.run import FindingReport, Run
+    from kafkascan.cli.run import FindingReport, Run, SegmentReport
     from kafkascan.io.file_identity import FileIdentity
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.tables.table import Table
@@ -132,7 +132,7 @@ def check(run: Run, segments: SegmentPaths) -> None:
     segment without index files has no rows.
     """
 
-    def check_all(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
+    def check_all(one: SegmentInput, report: SegmentReport) -> list[dict[str, Any]]:
         # A broker appends to the log first: the log must be opened after its indexes were read.
         from kafkascan.batches.columns import join_tables
         from kafkascan.cli.run import scan
@@ -201,14 +201,19 @@ def build(
     if write and output is not None:
         raise click.UsageError("--write and --output cannot be combined")
 
-    def build_both(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
+    def build_both(one: SegmentInput, report: SegmentReport) -> list[dict[str, Any]]:
         from kafkascan.batches.columns import join_tables
         from kafkascan.cli.run import scan
+        from kafkascan.format.errors import FileChangedError
 
         name = ks.format.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
-        as_read = _as_read(one) if write else None
+        try:
+            as_read = _as_read(one) if write else None
+        except FileChangedError as error:
+            report.add_unreadable(str(one.path), error)
+            return []
         with one.open() as source:
             batches = scan(source)
             table = join_tables(list(report.tables(source, batches)))
@@ -222,10 +227,12 @@ def build(
         if (write or output is not None) and target is None:
             reason = "the segment does not end with a complete batch: recover the log"
             report.add(f"{one.path}: no index is written, as {reason}")
-        built = [
-            one.labels | _built(one, kind, entries, target, as_read, report)
-            for kind, entries in files.items()
-        ]
+        built = []
+        try:
+            for kind, entries in files.items():
+                built.append(one.labels | _built(one, kind, entries, target, as_read, report))
+        except OSError as error:  # of an index file
+            report.add_unreadable(str(one.path), error)
         return built[::-1]
 
     inputs = run.find_segments(segments.from_first_offset())

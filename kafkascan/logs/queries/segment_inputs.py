@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kafkascan.format.errors import FileGoneError
-from kafkascan.io.folders import DiskFolder, PinnedFolder
+from kafkascan.batches.walks import require_log
+from kafkascan.format.errors import FileGoneError, NotALogError
+from kafkascan.format.file_names import parse_segment_name
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, attempts_to_open
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import (
     ALL_PARTITIONS,
     PartitionFilter,
@@ -19,21 +21,17 @@ from kafkascan.logs.log_finding import (
     no_logs,
     partition_of,
 )
-from kafkascan.logs.log_problems import (
-    LogChecks,
-    LogProblems,
-    SegmentOffsets,
-    notes_of_moving,
-)
-from kafkascan.logs.opened_logs import Log, OffsetCursor, list_logs, live_logs
+from kafkascan.logs.log_problems import LogProblems, notes_of_moving
+from kafkascan.logs.opened_logs import Log, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile, segment_at
+from kafkascan.logs.walking.log_reader import LogReader
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
 from kafkascan.tables.table import Problems
 
 SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
 """The columns that identify a segment."""
 
-OnUnreadable = Callable[[str, OSError], None]
+OnUnreadable = Callable[[str, Exception], None]
 
 
 @dataclass(frozen=True)
@@ -93,45 +91,6 @@ class SegmentInput:
             PARTITION.name: self.partition.partition,
             SEGMENT.name: self.segment.file_name,
         }
-
-    def attempts_to_open(self, *, by_name: bool) -> Iterator[SegmentInput]:
-        """
-        Yield the input, then those that have its offsets now; see `log_dir.attempts_to_open`.
-
-        Parameters
-        ----------
-        by_name : bool
-            Whether only a file with the same name counts.
-        """
-        first = max(self.start_offset, self.base_offset)
-        for segment in attempts_to_open(self.segment, by_name=by_name):
-            is_listed = segment is self.segment
-            yield (
-                self if is_listed
-                else replace(self, segment=segment, start_offset=first, start_position=0)
-            )  # fmt: skip
-
-    def current(self) -> SegmentInput | None:
-        """
-        Return the input, or one with its offsets if a broker has replaced the file since.
-
-        Returns
-        -------
-        SegmentInput or None
-            None if its offsets were deleted.
-        """
-        if not isinstance(self.segment.folder, PinnedFolder):
-            return self
-        for one in self.attempts_to_open(by_name=not self.is_served):
-            with suppress(FileGoneError):
-                size = one.segment.listed_size()
-                return one if one is self else replace(one, size=size)
-        return None
-
-    def is_same_file(self, other: SegmentInput) -> bool:
-        """Return whether another input is the same file of the same listing."""
-        one, folder = self.segment, other.segment.folder
-        return one.folder is folder and one.file_name == other.segment.file_name
 
     @contextmanager
     def open(self, *, close: bool = True, is_listed: bool = False) -> Iterator[Source]:
@@ -211,7 +170,7 @@ class SegmentPaths:
             try:
                 log_dir = find_log_dir(path)
                 logs = [_alone(path)] if log_dir is None else self._logs(log_dir)
-            except OSError as error:
+            except (OSError, NotALogError) as error:
                 on_unreadable(str(path), error)
                 continue
             on_notes(notes_of_moving(logs))
@@ -224,7 +183,7 @@ class SegmentPaths:
                     try:
                         size = segment.size
                     except FileGoneError:
-                        size = 0  # see `SegmentInput.current`
+                        size = 0  # the reader finds what has its offsets now
                     except OSError as error:
                         on_unreadable(str(segment.path), error)
                         continue
@@ -250,8 +209,11 @@ class SegmentPaths:
 
 
 def _alone(path: Path) -> Log:
-    """Return a log of one file."""
+    """Return a log of one file; raise NotALogError if it is known to be of another kind."""
     segment = segment_at(path)
+    if parse_segment_name(path.name) is None:
+        with segment.borrow() as source:
+            require_log(source)
     return Log(partition_of(segment.folder), [segment], segment.base_offset or 0)
 
 
@@ -279,47 +241,25 @@ def rewrite_problems(inputs: Iterable[SegmentInput]) -> Problems:
     return problems.found
 
 
-class InputChecks:
-    """The first offset that is read of each input of a log, and what is wrong with its offsets."""
+def reader_of(
+    inputs: Sequence[SegmentInput], problems: LogProblems, *, is_selection: bool = False
+) -> LogReader:
+    """
+    Return the reader of a log's inputs, which goes on after damage.
 
-    def __init__(self) -> None:
-        self._cursor = OffsetCursor()
-        self._problems = LogProblems()
-        self._checks: LogChecks | None = None
-
-    def start_of(self, one: SegmentInput) -> int:
-        """Return the first offset to read of the next input."""
-        return max(one.start_offset, self._cursor.position) if one.is_served else one.start_offset
-
-    def add(self, one: SegmentInput, offsets: SegmentOffsets) -> Problems:
-        """Add the next input with the offsets of its batches; return the new problems."""
-        if one.segment.name.is_live:
-            overlaps = self._cursor.add(one.segment, offsets.end_offset)
-            self._problems.add_overlaps(one.partition, overlaps)
-        if not one.is_served:  # files that are given one by one may be any selection
-            self._problems.add_offsets(str(one.path), offsets)
-        else:
-            if one.start_position:
-                offsets.first = None
-            self._checks_of(one).add_offsets(offsets)
-        return self._problems.take()
-
-    def add_gone(self, one: SegmentInput) -> None:
-        """Add the next input, whose offsets were deleted."""
-        self._checks_of(one)
-
-    def skip(self, one: SegmentInput) -> None:
-        """Leave out the next input, and do not compare its offsets with those around it."""
-        self._checks_of(one).skip()
-
-    def _checks_of(self, one: SegmentInput) -> LogChecks:
-        if self._checks is None:  # `rewrite_problems` has the marks of rewrites
-            log = replace(one.log, start_offset=one.start_offset, rewrite_marks=[])
-            self._checks = LogChecks(log, self._problems)
-        return self._checks
-
-    def finish(self) -> Problems:
-        """Return the problems that are known after the last input."""
-        if self._checks is not None:
-            self._checks.finish()
-        return self._problems.take()
+    Parameters
+    ----------
+    inputs : sequence of SegmentInput
+        Of one log, as `group_by_log` yields them.
+    problems : LogProblems
+        Receives what is wrong with the log.
+    is_selection : bool, default False
+        Whether each segment is to be judged by itself, as are files that are given one by one.
+    """
+    first, segments = inputs[0], [one.segment for one in inputs]
+    is_selection = is_selection or not first.is_served
+    log = Log(first.partition, segments) if is_selection else first.log
+    return LogReader(
+        log, problems, goes_on=True, segments=segments, start_position=first.start_position,
+        is_selection=is_selection,
+    )  # fmt: skip

@@ -5,7 +5,7 @@ Who reads the segments of a log decides only what it does with their batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -33,10 +33,12 @@ class SegmentReading:
     Attributes
     ----------
     segment : SegmentFile
-    start_offset : int
-        The first offset to read of it; 0 for all of its batches.
     offsets : SegmentOffsets
         To be given its batches, in order; see `SegmentOffsets.take`.
+    start_offset : int
+        The first offset to read of it; 0 for all of its batches.
+    start_position : int
+        The position of the first batch to read.
     goes_on : bool
         Whether to take errors.
     is_first : bool
@@ -48,10 +50,11 @@ class SegmentReading:
     """
 
     segment: SegmentFile
-    start_offset: int
     offsets: SegmentOffsets
-    goes_on: bool
-    is_first: bool
+    start_offset: int = 0
+    start_position: int = 0
+    goes_on: bool = True
+    is_first: bool = False
     end: SegmentTail | None = None
     error: Exception | None = None
 
@@ -97,8 +100,11 @@ class LogReader:
         Those to read; by default those that may contain the start offset of the log.
     is_wanted : callable, optional
         Returns whether the offsets of a listed segment are read.
-    is_alone : bool, default False
-        Whether the log is one file, of which it is not known what a broker has made of its log.
+    start_position : int, default 0
+        Position in the first of them of the first batch to read.
+    is_selection : bool, default False
+        Whether the segments are files that somebody has chosen: each is read as a whole, and others
+        of their log may be missing.
     """
 
     def __init__(
@@ -109,51 +115,70 @@ class LogReader:
         goes_on: bool,
         segments: Sequence[SegmentFile] | None = None,
         is_wanted: Callable[[SegmentFile], bool] = every_segment,
-        is_alone: bool = False,
+        start_position: int = 0,
+        is_selection: bool = False,
     ) -> None:
         self._log, self._problems, self._goes_on = log, problems, goes_on
-        self._segments, self._is_wanted, self._is_alone = segments, is_wanted, is_alone
-        self._checks, self._cursor = LogChecks(log, problems), OffsetCursor()
+        self._segments, self._is_wanted = segments, is_wanted
+        self._start_position, self._is_selection = start_position, is_selection
+        self._checks = LogChecks(log, problems, is_selection=is_selection)
+        self._cursor = OffsetCursor()
 
-    def __iter__(self) -> Iterator[SegmentReading]:
+    def __iter__(self) -> Generator[SegmentReading]:
         segments = self._log.served_segments if self._segments is None else self._segments
         is_first = True
         for listed in segments:
             if not self._is_wanted(listed):
                 self._checks.skip()
                 continue
-            for segment in attempts_to_open(listed):
+            for segment in attempts_to_open(listed, by_name=self._is_selection):
                 reading = self._reading(segment, listed, is_first)
-                yield reading
+                if segment is segments[0] and self._start_position:
+                    reading.start_position = self._start_position
+                    reading.offsets.add_loss()
+                try:
+                    yield reading
+                except GeneratorExit:  # the caller has enough records
+                    self.add(reading)
+                    raise
                 if not reading.is_gone:
-                    self._add(reading)
+                    self.add(reading)
+                    self._require_complete()
                     is_first = False
                     break
             else:  # retention has deleted it, and all before it
                 self._checks.skip()
                 is_first = True
-        if not self._is_alone:
-            self._checks.finish()
+        self.finish()
         self._require_complete()
 
     def _reading(self, segment: SegmentFile, listed: SegmentFile, is_first: bool) -> SegmentReading:
         """Return the reading of a segment that has the offsets of a listed one."""
+        if self._is_selection:
+            return SegmentReading(segment, SegmentOffsets(segment), goes_on=self._goes_on)
         log, position = self._log, self._cursor.position
         start_offset = log.start_offset if log.has_deleted_offsets else 0
         first = max(start_offset, position, listed.base_offset or 0)
         first = first if first > (segment.base_offset or 0) else 0
         offsets = SegmentOffsets(segment, position)
-        return SegmentReading(segment, first, offsets, self._goes_on, is_first)
+        return SegmentReading(segment, offsets, first, goes_on=self._goes_on, is_first=is_first)
 
-    def _add(self, reading: SegmentReading) -> None:
-        """Add what is wrong with a segment that was read."""
+    def add(self, reading: SegmentReading) -> None:
+        """Add what is wrong with the next segment, as far as it was read."""
+        segment = reading.segment
         if reading.error is not None:
-            self._checks.add_error(reading.segment, reading.error)
+            self._checks.add_error(segment, reading.error)
         elif reading.end is not None:
             self._checks.add(reading.offsets, reading.end)
-        overlaps = self._cursor.add(reading.segment, reading.offsets.reached)
-        self._problems.add_overlaps(self._log.partition, overlaps)
-        self._require_complete()
+        else:
+            self._checks.add_offsets(reading.offsets)
+        if segment.name.is_live:
+            overlaps = self._cursor.add(segment, reading.offsets.reached)
+            self._problems.add_overlaps(self._log.partition, overlaps)
+
+    def finish(self) -> None:
+        """Add what is wrong with the log, after the last segment."""
+        self._checks.finish()
 
     def _require_complete(self) -> None:
         if not self._goes_on:

@@ -222,7 +222,7 @@ def test_an_object_that_is_replaced_after_the_listing(server: S3Server) -> None:
     table = ks.scan_log_dir(log_dir)
     with pytest.warns(IncompleteTableWarning, match="replaced"):
         assert table.to_arrow().num_rows > 100  # of the other segments
-    assert [one.symbol for one in table.problems] == ["UNREADABLE"]
+    assert [one.symbol for one in table.problems] == ["CHANGED_WHILE_READ"]
 
 
 def test_urls_of_no_prefix(server: S3Server) -> None:
