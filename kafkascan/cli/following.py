@@ -18,7 +18,7 @@ from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_follower import FollowedBatches, LogFollower
 from kafkascan.logs.queries.segment_inputs import SegmentInput
-from kafkascan.logs.reading import Isolation
+from kafkascan.logs.record_scan import Isolation
 
 # A batch is shown about this long after the broker has written it.
 _PAUSE_SECONDS = 0.02

@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from kafkascan.cli.run import FindingReport, Run, SegmentReport, scan, scan_to_read
+from kafkascan.cli.run import FindingReport, Run, ReadingReport, scan, scan_to_read
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.queries.index_seek import RowAnchor
@@ -25,7 +25,7 @@ from kafkascan.logs.queries.row_windows import (
     rows_at_end,
 )
 from kafkascan.logs.queries.segment_inputs import SegmentInput, group_by_log, reader_of
-from kafkascan.logs.reading import Isolation
+from kafkascan.logs.record_scan import Isolation
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.writers import Writer
 
@@ -84,7 +84,7 @@ def _read(run: Run, inputs: Sequence[SegmentInput], query: RowQuery[Any]) -> Fou
     """Yield the rows of inputs that meet the conditions."""
     begin = scan_to_read if query.reads_batches else scan
 
-    def read(one: SegmentInput, source: Source, report: SegmentReport) -> Iterator[Any]:
+    def read(one: SegmentInput, source: Source, report: ReadingReport) -> Iterator[Any]:
         reading = report.reading
         for batches in report.tables(source, begin(source, reading.start_position)):
             yield from query.rows(one, reading.start_offset, source, batches, report)
@@ -133,7 +133,7 @@ def _count_records(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery)
         _read_transactions(run, log[0], query)
         # What is wrong is reported when the records are read.
         for reading in reader_of(log, LogProblems()):
-            report = SegmentReport(reading)
+            report = ReadingReport(reading)
             one, start = replace(log[0], segment=reading.segment), reading.start_offset
             with reading, one.open(is_listed=True) as source:
                 for batches in report.tables(source, begin(source)):

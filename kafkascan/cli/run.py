@@ -44,8 +44,8 @@ _MAX_FINDINGS = 1000
 READ_ERRORS = (OSError, KafkaScanError)
 
 Result = TypeVar("Result")
-SegmentWork: TypeAlias = "Callable[[SegmentInput, SegmentReport], Result]"
-ReadSegment: TypeAlias = "Callable[[SegmentInput, Source, SegmentReport], Iterator[Result]]"
+SegmentWork: TypeAlias = "Callable[[SegmentInput, ReadingReport], Result]"
+ReadSegment: TypeAlias = "Callable[[SegmentInput, Source, ReadingReport], Iterator[Result]]"
 
 
 def _message_of(name: str, error: object) -> str:
@@ -120,7 +120,7 @@ class FindingReport:
         return lines
 
 
-class SegmentReport(FindingReport):
+class ReadingReport(FindingReport):
     """
     The findings of one segment, and how it was read.
 
@@ -334,7 +334,7 @@ class Run:
         self, one: SegmentInput, reading: SegmentReading, read: ReadSegment[Result]
     ) -> Iterator[tuple[SegmentInput, Result]]:
         """Yield the results of `read` for a segment, up to its first error."""
-        report = SegmentReport(reading, self._advance)
+        report = ReadingReport(reading, self._advance)
         try:
             with reading, one.open(close=False, is_listed=True) as source:
                 for result in read(one, source, report):
@@ -344,7 +344,7 @@ class Run:
 
     def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:
         """Work on one segment that was read before; None if it cannot be read any more."""
-        report = SegmentReport(SegmentReading(one.segment, SegmentOffsets(one.segment)))
+        report = ReadingReport(SegmentReading(one.segment, SegmentOffsets(one.segment)))
         try:
             return work(replace(one, drop_cache=False), report)
         except READ_ERRORS as error:
@@ -355,7 +355,7 @@ class Run:
 
     def _work_on(
         self, listed: SegmentInput, work: SegmentWork[Result]
-    ) -> tuple[list[Result], SegmentReport | None]:
+    ) -> tuple[list[Result], ReadingReport | None]:
         """
         Work on one segment, or on the one that has its name now if the cleaner replaced it.
 
@@ -363,7 +363,7 @@ class Run:
         """
         for segment in attempts_to_open(listed.segment, by_name=True):
             reading = SegmentReading(segment, SegmentOffsets(segment))
-            report = SegmentReport(reading, self._advance)
+            report = ReadingReport(reading, self._advance)
             with reading:
                 return [work(replace(listed, segment=segment), report)], report
             if not reading.is_gone:

@@ -51,9 +51,11 @@ if TYPE_CHECKING:
         read_committed_view as read_committed_view,
     )
     from kafkascan.logs.reading import (
-        Isolation as Isolation,
         iter_records as iter_records,
         read_records as read_records,
+    )
+    from kafkascan.logs.record_scan import (
+        Isolation as Isolation,
     )
     from kafkascan.logs.segment import (
         SegmentFile as SegmentFile,
@@ -76,7 +78,8 @@ else:
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
             "topic_records": ["AsOf"],
-            "reading": ["iter_records", "read_records", "Isolation"],
+            "reading": ["iter_records", "read_records"],
+            "record_scan": ["Isolation"],
             "segment": ["SegmentFile", "open_segment"],
         },
     )

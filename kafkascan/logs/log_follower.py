@@ -27,7 +27,7 @@ from kafkascan.logs.log_problems import (
     misplaced_batch,
 )
 from kafkascan.logs.read_committed import CommittedViewBuilder
-from kafkascan.logs.reading import Isolation, require_isolation
+from kafkascan.logs.record_scan import Isolation, require_isolation
 from kafkascan.logs.segment import SegmentFile
 
 _ROWS = 8192

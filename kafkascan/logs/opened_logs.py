@@ -76,6 +76,11 @@ class Log:
             folder.begin_answer()
 
     @property
+    def is_single_file(self) -> bool:
+        """Whether the log is a file, or another source, that is read by itself."""
+        return isinstance(self.partition.folder, SingleFileFolder)
+
+    @property
     def has_deleted_offsets(self) -> bool:
         """Whether the log starts after the first offset on disk."""
         return bool(self.segments) and self.start_offset > (self.segments[0].base_offset or 0)

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.concurrency import require_threads
-from kafkascan.io.folders import SingleFileFolder
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.store_folders import UrlFolder
+from kafkascan.io.sources import SourceLike
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_dir import LogLike, PartitionDir
-from kafkascan.logs.log_finding import find_partition, partition_of
-from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log, at_one_moment, open_partition
-from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
-from kafkascan.logs.segment import SegmentFile, segment_at
-from kafkascan.logs.walking.log_reader import every_segment
-from kafkascan.logs.walking.log_reading import iter_log, iter_source, read_log, read_source
+from kafkascan.logs.log_finding import find_partition
+from kafkascan.logs.opened_logs import at_one_moment, open_partition
+from kafkascan.logs.queries.conditions import Condition, RowRange
+from kafkascan.logs.record_scan import Isolation, RecordScan, log_of
 from kafkascan.records.read_options import (
     DEFAULT_MAX_DECOMPRESSED_SIZE,
     Control,
     OnCorruptLog,
     OnDamage,
     ReadOptions,
-    Visible,
 )
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ColumnDecoders, ItemDecoding, ItemPlace, require_decoders
 
 if TYPE_CHECKING:
     from kafkascan.logs.read_committed import CommittedView
-
-Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
-"""Kafka's ``isolation.level`` of consumers."""
 
 
 def read_records(
@@ -166,41 +155,27 @@ def read_records(
     of LOG_APPEND_TIME batches have the batch's timestamp (KIP-32). Memory: up to 56 bytes per
     record, plus the decompressed bytes of compressed batches.
     """
-    source = as_object_url(source, storage_options)
-
-    def read(found: Log | SourceLike) -> RecordTable:
-        problems = LogProblems()
-        visible, found = visible_batches(
-            found, isolation, transactions, on_corrupt=on_corrupt, problems=problems
-        )
-        options = ReadOptions(
+    place = _partition_or_source(as_object_url(source, storage_options), batches)
+    scan = RecordScan(
+        options=ReadOptions(
             columns=columns,
             control=control,
             verify=verify,
             threads=threads,
             max_decompressed_size=max_decompressed_size,
             on_corrupt=on_corrupt,
-            visible=visible,
-        )
-        typed = _decoding_of(found, key, value, require_threads(threads))
-        options = _with_what_is_decoded(options, typed)
-        limits = _limits(from_offset, to_offset, from_time, to_time)
-        options = _within(limits, options)
-        if isinstance(found, Log):
-            table = read_log(found, options, problems, _segments_within(limits, found))
-        else:
-            require_not_negative(log_start_offset=log_start_offset)
-            table = read_source(found, batches, log_start_offset or 0, options, problems)
-        if typed is not None:
-            table = _decoded(table, typed, problems)
-        return table.with_problems(problems.found)
-
-    place = _partition_or_source(source, batches)
-    if not isinstance(place, PartitionDir):
-        return read(place)
-    return at_one_moment(
-        lambda: [open_partition(place, log_start_offset)], lambda logs: read(logs[0])
+        ),
+        condition=_condition(from_offset, to_offset, from_time, to_time),
+        isolation=isolation,
+        transactions=transactions,
+        typed=_decoding_of(place, key, value, require_threads(threads)),
     )
+    if isinstance(place, PartitionDir):
+        return at_one_moment(
+            lambda: [open_partition(place, log_start_offset)], lambda logs: scan.table(logs[0])
+        )
+    require_not_negative(log_start_offset=log_start_offset)
+    return scan.table_of_source(place, batches, log_start_offset or 0)
 
 
 def iter_records(
@@ -260,50 +235,43 @@ def iter_records(
     ------
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
-    source = as_object_url(source, storage_options)
-    place, problems = _partition_or_source(source, batches), LogProblems()
-    visible, found = visible_batches(
-        open_partition(place, log_start_offset) if isinstance(place, PartitionDir) else place,
-        isolation,
-        transactions,
-        on_corrupt=on_corrupt,
-        problems=problems,
+    place = _partition_or_source(as_object_url(source, storage_options), batches)
+    scan = RecordScan(
+        options=ReadOptions(
+            columns=columns,
+            control=control,
+            verify=verify,
+            threads=threads,
+            max_decompressed_size=max_decompressed_size,
+            batch_size=batch_size,
+            on_damage=on_damage,
+            on_corrupt=on_corrupt,
+        ),
+        condition=_condition(from_offset, to_offset, from_time, to_time),
+        isolation=isolation,
+        transactions=transactions,
+        typed=_decoding_of(place, key, value, 1),
     )
-    options = ReadOptions(
-        columns=columns,
-        control=control,
-        verify=verify,
-        threads=threads,
-        max_decompressed_size=max_decompressed_size,
-        batch_size=batch_size,
-        on_damage=on_damage,
-        on_corrupt=on_corrupt,
-        visible=visible,
-    )
-    typed = _decoding_of(found, key, value, 1)
-    options = _with_what_is_decoded(options, typed)
-    limits = _limits(from_offset, to_offset, from_time, to_time)
-    options = _within(limits, options)
-    if isinstance(found, Log):
-        is_wanted = _segments_within(limits, found)
-        tables = iter_log(found, options, problems=problems, is_wanted=is_wanted)
-        return decoded_tables(tables, typed, problems)
+    if isinstance(place, PartitionDir):
+        return scan.tables(open_partition(place, log_start_offset))
     require_not_negative(log_start_offset=log_start_offset)
-    tables = iter_source(found, batches, log_start_offset or 0, options, problems)
-    return decoded_tables(tables, typed, problems)
+    return scan.tables_of_source(place, batches, log_start_offset or 0)
 
 
 # ---- typed keys and values -------------------------------------------------------------------
 
 
 def _decoding_of(
-    source: Log | SourceLike, key: ColumnDecoders | None, value: ColumnDecoders | None, threads: int
+    source: PartitionDir | SourceLike,
+    key: ColumnDecoders | None,
+    value: ColumnDecoders | None,
+    threads: int,
 ) -> ItemDecoding | None:
     """Return what decodes keys and values; None if they stay bytes."""
     given = require_decoders(key=key, value=value)
     if not given:
         return None
-    log = source.partition if isinstance(source, Log) else _log_of(source)
+    log = source if isinstance(source, PartitionDir) else log_of(source)
     topic, partition = (None, None) if log is None else (log.topic, log.partition)
     if isinstance(source, (bytes, bytearray, memoryview)):  # whose text would have all of them
         path = f"<{type(source).__name__}>"
@@ -313,25 +281,6 @@ def _decoding_of(
         {name: one.decoder(ItemPlace(name, path, topic, partition)) for name, one in given.items()},
         threads,
     )
-
-
-def _with_what_is_decoded(options: ReadOptions, typed: ItemDecoding | None) -> ReadOptions:
-    """Return options that also read the offset and headers, which decoders need."""
-    return options if typed is None else replace(options, also_stored=("offset", "headers"))
-
-
-def _decoded(table: RecordTable, typed: ItemDecoding, problems: LogProblems) -> RecordTable:
-    decoded = typed.decoded(table)
-    for one in decoded.problems:
-        problems.add(one)
-    return decoded.records
-
-
-def decoded_tables(
-    tables: Iterator[RecordTable], typed: ItemDecoding | None, problems: LogProblems
-) -> Iterator[RecordTable]:
-    """Yield tables with typed columns; the problems of decoding are added."""
-    return tables if typed is None else (_decoded(one, typed, problems) for one in tables)
 
 
 # ---- logs, and the log start offset ------------------------------------------------------------
@@ -349,13 +298,13 @@ def _partition_or_source(source: LogLike, batches: BatchTable | None) -> Partiti
 # ---- offsets and times -------------------------------------------------------------------------
 
 
-def _limits(
+def _condition(
     from_offset: int | None,
     to_offset: int | None,
     from_time: TimeLike | None,
     to_time: TimeLike | None,
-) -> RowRange:
-    """Return the ranges of records to read; raise ValueError if one ends before it begins."""
+) -> Condition:
+    """Return the condition on records; raise ValueError if a range ends before it begins."""
     offsets = {"from_offset": from_offset, "to_offset": to_offset}
     require_integers(**{name: one for name, one in offsets.items() if one is not None})
     limits = RowRange(
@@ -368,92 +317,8 @@ def _limits(
         raise ValueError(f"to_offset {to_offset!r} is before from_offset {from_offset!r}")
     if _ends_before(limits.from_time, limits.to_time):
         raise ValueError(f"to_time {to_time!r} is before from_time {from_time!r}")
-    return limits
+    return limits.condition("offset", "offset", "timestamp", start_offset=0)
 
 
 def _ends_before(start: int | None, stop: int | None) -> bool:
     return start is not None and stop is not None and stop < start
-
-
-def _condition(limits: RowRange) -> Condition:
-    return limits.condition("offset", "offset", "timestamp", start_offset=0)
-
-
-def _within(limits: RowRange, options: ReadOptions) -> ReadOptions:
-    """Return options that select the records within limits."""
-    if not limits.is_limited:
-        return options
-    condition = _condition(limits)
-    return replace(
-        options.select_visible(partial(mask_batches, condition)),
-        wanted=partial(mask_records, condition),
-        also_stored=(*options.also_stored, *condition.columns),
-        selects_few=True,
-    )
-
-
-def _segments_within(limits: RowRange, log: Log) -> Callable[[SegmentFile], bool]:
-    """Return which segments of a log may contain offsets within limits."""
-    if limits.from_offset is None and limits.to_offset is None:
-        return every_segment
-    from kafkascan.logs.queries.index_seek import segments_to_read
-
-    return segments_to_read(log.segments, _condition(limits)).__contains__
-
-
-# ---- transactions ----------------------------------------------------------------------------
-
-
-def require_isolation(isolation: str) -> None:
-    """Raise ValueError for anything but an `Isolation`."""
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise ValueError(
-            f"isolation must be 'read_uncommitted' or 'read_committed', not {isolation!r}"
-        )
-
-
-def visible_batches(
-    source: Log | SourceLike,
-    isolation: str,
-    transactions: CommittedView | None,
-    *,
-    on_corrupt: OnCorruptLog,
-    problems: LogProblems,
-) -> tuple[Visible | None, Log | SourceLike]:
-    """
-    Return the mask of visible batches, and the source, which may have been opened for it.
-
-    What makes the transactions uncertain is added to the problems.
-    """
-    require_isolation(isolation)
-    if isolation == "read_uncommitted":
-        return None, source
-    from kafkascan.logs.read_committed import committed_view_of, read_committed_view
-
-    if transactions is None and isinstance(source, Log):
-        transactions = committed_view_of(source, on_corrupt=on_corrupt)
-    if transactions is None:
-        assert not isinstance(source, Log)
-        partition = _log_of(source)
-        with borrowed_source(source, close=False) as owner:
-            source = owner
-            log = owner if partition is None else partition
-            transactions = read_committed_view(log, on_corrupt=on_corrupt)
-    for one in transactions.problems:
-        problems.add(one)
-    return transactions.mask, source
-
-
-def _log_of(source: SourceLike) -> PartitionDir | None:
-    """Return the partition of a live segment that is given by its path or URL, or as a file."""
-    if isinstance(source, Source) and source.is_file:
-        source = source.path
-    if isinstance(source, (str, os.PathLike, ObjectUrl)):
-        source = segment_at(source)
-    if not isinstance(source, SegmentFile) or source.base_offset is None:
-        return None
-    folder = source.folder
-    is_alone = isinstance(folder, SingleFileFolder)
-    if isinstance(folder, UrlFolder):
-        is_alone = not folder.can_list
-    return None if is_alone or not source.name.is_live else partition_of(folder)

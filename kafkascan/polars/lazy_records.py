@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
@@ -23,17 +22,15 @@ from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.queries.conditions import (
+    EVERY_RECORD,
     MIRRORED,
     Comparison,
     Condition,
     Joined,
     Membership,
     Relation,
-    Span,
-    Spans,
 )
-from kafkascan.logs.reading import Isolation
-from kafkascan.logs.selected_records import RecordSelection
+from kafkascan.logs.record_scan import Isolation, RecordScan
 from kafkascan.records.decoding import no_records
 from kafkascan.records.read_options import (
     DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -393,7 +390,7 @@ def _settled(
         if topic not in found:
             found[topic] = decoders.decoder(_place(name, log.partition))
         if found[topic].arrow_type is None:
-            tables = RecordSelection(log, Joined(())).tables(options, "read_uncommitted")
+            tables = RecordScan(options=options).tables(log)
             for table in itertools.islice(tables, 1):
                 found[topic].decode(table, 1)
     return found
@@ -453,7 +450,7 @@ class _LazyRecords:
         """
         chosen = list(self.names) if names is None else names
         needed = chosen if predicate is None else [*chosen, *predicate.meta.root_names()]
-        condition: Condition = Joined(())
+        condition: Condition = EVERY_RECORD
         if predicate is not None and row_count is None:
             condition = condition_of(predicate, self.schema)
         for frame in _first_rows(self._read(needed, condition, row_count, batch_size), row_count):
@@ -471,15 +468,20 @@ class _LazyRecords:
         rows = batch_size or self.options.batch_size
         rows = max(1, rows if row_count is None else min(rows, row_count))
         options = replace(self.options, columns=_decoded(names), batch_size=rows)
+        scan = RecordScan(
+            options=options,
+            condition=condition,
+            is_exact=bool(self.typed),  # typed values of other records cost more than the mask
+            isolation=self.isolation,
+        )
         for log in self.logs:
-            selection = RecordSelection(log, condition)
-            if selection.is_possible():
+            if scan.may_select(log.partition):
                 decoders = {name: self._decoder(name, log.partition) for name in self.typed}
                 decoding = ItemDecoding(decoders)
-                for table in selection.tables(options, self.isolation):
+                for table in scan.tables(log):
                     if self.team is not None:
                         self.team.require_wanted()
-                    found = decoding.decoded(_wanted(table, condition) if self.typed else table)
+                    found = decoding.decoded(table)
                     records = found.records.with_problems(table.problems + found.problems)
                     yield _frame(_short(records) if self.within_microseconds else records, log)
 
@@ -494,14 +496,6 @@ def _short(table: RecordTable) -> RecordTable:
             warn_of_late_times()
         typed[name] = pa.chunked_array(changed, column.type)
     return table.with_typed(typed) if typed else table
-
-
-def _wanted(table: RecordTable, condition: Condition) -> RecordTable:
-    """Return the records that a condition does not rule out, as typed values cost more."""
-    known: Spans = {name: Span(table[name], table[name]) for name in ("offset", "timestamp")
-             if name in table.columns}  # fmt: skip
-    mask = np.broadcast_to(np.asarray(condition.may_hold(known)), len(table))
-    return table if mask.all() else table[mask]
 
 
 def _frame(table: RecordTable, log: Log) -> pl.DataFrame:

@@ -210,16 +210,16 @@ def test_a_signal_ends_a_command_that_a_module_runs(tmp_path: Path, number: int)
 _ENDLESS = """
 import os, signal, sys, threading, time
 from kafkascan.cli import main
-from kafkascan.logs.selected_records import RecordSelection
+from kafkascan.logs.record_scan import RecordScan
 
 number, query, logs = sys.argv[1:]
-tables = RecordSelection.tables
+tables = RecordScan.tables
 
 def without_end(self, *arguments):
     while True:
         yield from tables(self, *arguments)
 
-RecordSelection.tables = without_end
+RecordScan.tables = without_end
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def send_signal():

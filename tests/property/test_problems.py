@@ -210,7 +210,8 @@ SHOWING_EPOCHS = {
 """Those whose answers contain leader epochs, or notes about them, which change no exit code."""
 NOTING_ZEROS = {
     "advise", "count", "count --deep", "txns", "producers", "polars", "audit", "salvage",
-    "salvage to a copy", "spark records", "spark batches", "spark segments",
+    "salvage to a copy", "records", "batches", "info", "verify", "spark records",
+    "spark batches", "spark segments",
 }  # fmt: skip
 """Those for which zeros after the last batch are nothing, or a note that changes no exit code."""
 ROWS_OF_SPARK = {"spark records", "spark batches"}

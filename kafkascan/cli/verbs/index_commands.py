@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafkascan.cli.run import FindingReport, Run, SegmentReport
+    from kafkascan.cli.run import FindingReport, Run, ReadingReport
     from kafkascan.io.file_identity import FileIdentity
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.tables.table import Table
@@ -132,7 +132,7 @@ def check(run: Run, segments: SegmentPaths) -> None:
     segment without index files has no rows.
     """
 
-    def check_all(one: SegmentInput, report: SegmentReport) -> list[dict[str, Any]]:
+    def check_all(one: SegmentInput, report: ReadingReport) -> list[dict[str, Any]]:
         # A broker appends to the log first: the log must be opened after its indexes were read.
         from kafkascan.batches.columns import join_tables
         from kafkascan.cli.run import scan
@@ -201,7 +201,7 @@ def build(
     if write and output is not None:
         raise click.UsageError("--write and --output cannot be combined")
 
-    def build_both(one: SegmentInput, report: SegmentReport) -> list[dict[str, Any]]:
+    def build_both(one: SegmentInput, report: ReadingReport) -> list[dict[str, Any]]:
         from kafkascan.batches.columns import join_tables
         from kafkascan.cli.run import scan
         from kafkascan.format.errors import FileChangedError

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkascan.logs.queries.row_queries import RecordQuery
     from kafkascan.logs.queries.row_windows import FoundRows
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
-    from kafkascan.logs.reading import Isolation
+    from kafkascan.logs.record_scan import Isolation
     from kafkascan.records.read_options import Control
     from kafkascan.records.record_table import RecordTable
     from kafkascan.tables.text_columns import TextColumn

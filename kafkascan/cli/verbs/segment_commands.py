@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkascan.batches.columns import BatchTable
     from kafkascan.batches.scan import BatchIterator
-    from kafkascan.cli.run import FindingReport, Run, SegmentReport
+    from kafkascan.cli.run import FindingReport, Run, ReadingReport
     from kafkascan.logs.queries.conditions import RowRange
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.tables.table import Column
@@ -99,7 +99,7 @@ def info(
         _roll_up(run, segments, threads, by, limit)
         return
 
-    def summarize(one: SegmentInput, report: SegmentReport) -> dict[str, Any]:
+    def summarize(one: SegmentInput, report: ReadingReport) -> dict[str, Any]:
         from kafkascan.cli.run import scan
 
         summary = ks.batches.BatchSummary()
@@ -142,7 +142,7 @@ def _roll_up(
     schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share", *counts))
     run.output.check_sort(schema.names)
 
-    def total(one: SegmentInput, report: SegmentReport) -> list[dict[str, Any]]:
+    def total(one: SegmentInput, report: ReadingReport) -> list[dict[str, Any]]:
         from kafkascan.batches.rollup import BatchRollup
         from kafkascan.cli.run import scan
 
@@ -170,7 +170,7 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     file ends. Each wrong checksum is also a line on stderr.
     """
 
-    def count_bad(one: SegmentInput, report: SegmentReport) -> dict[str, Any]:
+    def count_bad(one: SegmentInput, report: ReadingReport) -> dict[str, Any]:
         from kafkascan.cli.run import scan_to_read
 
         counts = {"batches": 0, "bad_checksums": 0}
@@ -262,7 +262,7 @@ def _to_columns(
 def _verify_rows(run: Run, one: SegmentInput, rows: BatchTable) -> list[bool | None]:
     """Return a verdict per row; None if the file can no longer be read."""
 
-    def verify(one: SegmentInput, report: SegmentReport) -> NDArray[np.bool_]:
+    def verify(one: SegmentInput, report: ReadingReport) -> NDArray[np.bool_]:
         with one.open() as source:
             are_valid = ks.verify_crcs(source, rows)
             _add_bad_checksums(report, source.path, rows, are_valid)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkascan.io.background_calls import BackgroundCalls
     from kafkascan.logs.log_dir import LogDir
     from kafkascan.logs.log_finding import PartitionFilter
-    from kafkascan.logs.reading import Isolation
+    from kafkascan.logs.record_scan import Isolation
     from kafkascan.records.typed_items import ColumnDecoders
     from kafkascan.tables.table import Table
 

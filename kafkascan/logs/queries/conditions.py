@@ -143,6 +143,10 @@ class Joined:
         return reduce(join, (part.may_hold(spans) for part in self.parts), not self.is_any)
 
 
+EVERY_RECORD = Joined(())
+"""The condition that all records fulfil."""
+
+
 class RowRange(NamedTuple):
     """Ranges of offsets and of times in milliseconds since the epoch; None means no limit."""
 
@@ -203,8 +207,9 @@ def mask_batches(
 
 
 def mask_records(condition: Condition, records: RecordTable) -> NDArray[np.bool_]:
-    """Return the records that fulfil a condition on ``offset`` and ``timestamp``."""
-    spans = {name: Span(records[name], records[name]) for name in condition.columns}
+    """Return the records that may fulfil a condition, by their ``offset`` and ``timestamp``."""
+    known = condition.columns & {"offset", "timestamp"}
+    spans = {name: Span(records[name], records[name]) for name in known}
     return np.array(np.broadcast_to(np.asarray(condition.may_hold(spans)), len(records)))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.queries.index_seek import RowAnchor
 from kafkascan.logs.queries.segment_inputs import SEGMENT_FIELDS, SegmentInput
-from kafkascan.logs.reading import Isolation, iter_records, visible_batches
+from kafkascan.logs.reading import iter_records
+from kafkascan.logs.record_scan import Isolation, visible_in_log, visible_in_source
 from kafkascan.records.read_options import Control, Visible
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import Problems
@@ -305,15 +306,18 @@ class RecordQuery:
     def read_transactions(self, one: SegmentInput, findings: Findings) -> None:
         """See `RowQuery`."""
         if one.is_served:
-            self._visible_in(one.log.partition.path, one.log, findings)
+            self._visible_in(one.partition.path, one.log, findings)
 
     def _visible_in(self, path: Path, log: Log | Source, findings: Findings) -> Visible | None:
         """Return the mask of visible batches; the transactions of a log are read once."""
         if path not in self.visible:
             problems = LogProblems()
-            self.visible[path], _ = visible_batches(
-                log, self.isolation, None, on_corrupt="stop", problems=problems
-            )
+            options: Any = {"on_corrupt": "stop", "problems": problems}
+            if isinstance(log, Log):
+                visible = visible_in_log(log, self.isolation, None, **options)
+            else:
+                visible, _ = visible_in_source(log, self.isolation, None, **options)
+            self.visible[path] = visible
             findings.add_problems(problems.found)
         return self.visible[path]
 
