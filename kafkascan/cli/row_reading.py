@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from kafkascan.cli.run import FindingReport, Run, ReadingReport, scan, scan_to_read
+from kafkascan.cli.run import FindingReport, ReadingReport, Run, scan, scan_to_read
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.queries.index_seek import RowAnchor

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kafkascan.cli.run import FindingReport, Run, ReadingReport
+    from kafkascan.cli.run import FindingReport, ReadingReport, Run
     from kafkascan.io.file_identity import FileIdentity
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.tables.table import Table

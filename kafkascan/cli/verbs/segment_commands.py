@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkascan.batches.columns import BatchTable
     from kafkascan.batches.scan import BatchIterator
-    from kafkascan.cli.run import FindingReport, Run, ReadingReport
+    from kafkascan.cli.run import FindingReport, ReadingReport, Run
     from kafkascan.logs.queries.conditions import RowRange
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.tables.table import Column
