@@ -41,10 +41,11 @@ from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import age_text
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
-from kafkascan.logs.log_problems import COMPACTED_TOPICS, OFFSET_GAP, Tail
+from kafkascan.logs.log_problems import COMPACTED_TOPICS, OFFSET_GAP
 from kafkascan.logs.metadata_log import TopicConfig
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.walking.log_walk import InspectedSlice
+from kafkascan.logs.walking.segment_tails import describe_end, intact_batches
 from kafkascan.tables.table import Problems
 
 
@@ -233,7 +234,7 @@ class LogAudit:
         """Add findings about the end of a segment, whose indexes are preallocated while in use."""
         name, is_last = self._names[end.segment], end.segment == len(self._names) - 1
         self._sizes[end.segment] = end.size
-        position, tail = end.valid_bytes, Tail.of(end)
+        position = end.valid_bytes
         if isinstance(end.error, CorruptBatchError):
             self._is_damaged = True
             message = f"{end.error.reason} [{end.error.symbol}]; {end.trailing_bytes} bytes follow"
@@ -242,18 +243,18 @@ class LogAudit:
             self._is_damaged = True
             self._found.add("UNREADABLE", name, str(end.error))
         elif end.end is ScanEnd.TORN_TAIL:
-            self._note_torn_tail(end, tail, is_last=is_last)
+            self._note_torn_tail(end, is_last=is_last)
         elif end.end is ScanEnd.ZERO_TAIL:
             of_last = "ZERO_TAIL" if position or is_in_use else "NO_BATCHES"
             symbol = of_last if is_last else "CUT_SEGMENT"
-            self._found.add(symbol, name, tail.describe(), position=position)
+            self._found.add(symbol, name, describe_end(end), position=position)
 
-    def _note_torn_tail(self, end: SegmentEnd, tail: Tail, *, is_last: bool) -> None:
+    def _note_torn_tail(self, end: SegmentEnd, *, is_last: bool) -> None:
         """Add a finding about an incomplete batch, or a wrong length that looks like one."""
         name, severity = self._names[end.segment], None
         try:
             with self._log.segments[end.segment].borrow() as source:
-                intact = tail.intact_batches(source, end.end_offset)
+                intact = intact_batches(end, source, end.end_offset)
         except (OSError, KafkaScanError) as error:
             self._is_damaged = True
             self._found.add("UNREADABLE", name, str(error))
@@ -263,8 +264,8 @@ class LogAudit:
         elif is_last and self._has_grown(end):
             severity = NOTE
         symbol = "TORN_TAIL" if is_last else "CUT_SEGMENT"
-        message = tail.describe(intact)
-        self._found.add(symbol, name, message, position=tail.position, severity=severity)
+        message = describe_end(end, intact)
+        self._found.add(symbol, name, message, position=end.valid_bytes, severity=severity)
 
     def _note_indexes(self, number: int, checks: SegmentChecks) -> None:
         """Add findings about the indexes of a segment."""

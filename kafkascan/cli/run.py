@@ -22,7 +22,7 @@ from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import attempts_to_open
-from kafkascan.logs.log_problems import LogProblems, SegmentOffsets
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.queries.segment_inputs import (
     SegmentInput,
     SegmentPaths,
@@ -30,6 +30,7 @@ from kafkascan.logs.queries.segment_inputs import (
     reader_of,
     rewrite_problems,
 )
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.logs.walking.log_reader import SegmentReading
 from kafkascan.tables.table import UNREAD, Problem, Problems
 

@@ -23,8 +23,8 @@ from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import READ_AT_ONCE, Source, borrowed_source
 from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
-from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.segment import SegmentFile, position_after
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 
 # Segments and bytes of one job: starting a job costs more than reading a small segment.
 _SEGMENTS_PER_JOB = 64

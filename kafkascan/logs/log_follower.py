@@ -20,15 +20,11 @@ from kafkascan.io.sources import Source, read_bytes
 from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.log_problems import (
-    CUT_SEGMENT,
-    OFFSET_OUT_OF_SEGMENT,
-    below_name,
-    misplaced_batch,
-)
+from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_OUT_OF_SEGMENT
 from kafkascan.logs.read_committed import CommittedViewBuilder
 from kafkascan.logs.record_scan import Isolation, require_isolation
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import below_name, misplaced_batch
 
 _ROWS = 8192
 # Calls of `poll` without progress after which bytes at the end of a log count as damage. A batch

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from kafkascan.batches import screening
-from kafkascan.batches.columns import (
-    BatchTable,
-    delete_horizon_ms,
-    next_offset,
-    offset_after,
-    rows_from,
-    size_in_bytes,
-)
-from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CHANGED_WHILE_READ, CorruptLogError, KafkaScanError, detached
@@ -31,7 +17,7 @@ from kafkascan.format.file_names import (
     offset_in_full_name,
 )
 from kafkascan.format.findings import Severity
-from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
+from kafkascan.format.layout import ScanEnd
 from kafkascan.io.folders import PinnedFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir, live_segment
@@ -45,6 +31,8 @@ from kafkascan.logs.opened_logs import (
     rewrite_marks,
 )
 from kafkascan.logs.segment import SegmentFile, position_after
+from kafkascan.logs.walking.batch_offsets import BatchOffsets, SegmentOffsets, below_name
+from kafkascan.logs.walking.segment_tails import LogEnd, describe_end, intact_batches
 from kafkascan.tables.table import Problem, Problems, problem_of
 
 CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
@@ -60,8 +48,7 @@ OFFSET_OUT_OF_SEGMENT = "OFFSET_OUT_OF_SEGMENT"
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
 COMPACTED_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
-_MAGIC_V2 = 2
-_LOWEST, _GREATEST = -(2**63), 2**63 - 1
+_GREATEST = 2**63 - 1
 
 
 class IncompleteLogError(CorruptLogError):
@@ -71,6 +58,12 @@ class IncompleteLogError(CorruptLogError):
     `symbol` is ``CUT_SEGMENT``, ``OFFSET_GAP``, or ``TORN_TAIL`` if the last segment was not cut
     short, but goes on after damage that looks so.
     """
+
+
+def cut_segment_error(path: str, end: LogEnd) -> IncompleteLogError:
+    """Return the error for a torn or zero tail of a segment that is not the last of its log."""
+    reason = f"{describe_end(end)}, and the log goes on in the next segment"
+    return IncompleteLogError(path, end.valid_bytes, None, reason, CUT_SEGMENT)
 
 
 def notes_of_moving(logs: Sequence[Log]) -> Problems:
@@ -133,21 +126,21 @@ class LogProblems:
         problem = problem_of(error, str(path), topic=topic, partition=number, offset=offset)
         self.add(problem, error)
 
-    def add_source(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
+    def add_source(self, source: Source, end: LogEnd, offsets: BatchOffsets) -> None:
         """Add what is wrong with a source that was read by itself."""
-        if tail.error is not None:
-            self.add(problem_of(tail.error, source.path, offset=offsets.end_offset))
+        if end.error is not None:
+            self.add(problem_of(end.error, source.path, offset=offsets.end_offset))
         self.add_offsets(source.path, offsets)
-        self._add_tail(source, tail, offsets)
+        self._add_tail(source, end, offsets)
 
-    def _add_tail(self, source: Source, tail: SegmentTail, offsets: BatchOffsets) -> None:
+    def _add_tail(self, source: Source, end: LogEnd, offsets: BatchOffsets) -> None:
         """Add what follows the last batch of a source that was read by itself."""
-        if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
+        if end.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return
-        symbol, position = str(tail.end), tail.valid_bytes
-        lost = Tail.of(tail).intact_batches(source, offsets.end_offset)
-        is_lost, message = len(lost) > 0, Tail.of(tail).describe(lost)
-        is_note = tail.end is ScanEnd.ZERO_TAIL and position > 0
+        symbol, position = str(end.end), end.valid_bytes
+        lost = intact_batches(end, source, offsets.end_offset)
+        is_lost, message = len(lost) > 0, describe_end(end, lost)
+        is_note = end.end is ScanEnd.ZERO_TAIL and position > 0
         severity = Severity.NOTE if is_note else Severity.WARNING
         if is_lost:
             severity = Severity.ERROR
@@ -260,270 +253,6 @@ class LogProblems:
                 raise error
 
 
-# ---- segments --------------------------------------------------------------------------------
-
-
-class SegmentTail(Protocol):
-    """How a segment ends: a `SegmentEnd`, a `BatchScan`, or a `BatchIterator` at its end."""
-
-    @property
-    def end(self) -> ScanEnd | None:
-        """None if the segment cannot be read."""
-
-    @property
-    def error(self) -> Exception | None:
-        """What is wrong at `valid_bytes`, or why the segment cannot be read."""
-
-    @property
-    def valid_bytes(self) -> int:
-        """Size of the complete batches."""
-
-    @property
-    def trailing_bytes(self) -> int:
-        """Size of what follows them."""
-
-
-class Tail(NamedTuple):
-    """
-    What follows the last batch of a file.
-
-    Attributes
-    ----------
-    end : ScanEnd or None
-    position : int
-        Position after the last batch.
-    size : int
-        Number of bytes from there on.
-    """
-
-    end: ScanEnd | None
-    position: int
-    size: int
-
-    @classmethod
-    def of(cls, one: SegmentTail) -> Tail:
-        """Return the tail of a segment that was read from its beginning."""
-        return cls(one.end, one.valid_bytes, one.trailing_bytes)
-
-    def intact_batches(self, source: Source, end_offset: int | None) -> BatchTable:
-        """
-        Return the intact batches in a torn tail: a wrong length looks like one, too.
-
-        Those with lower offsets than `end_offset`, the offset after the batches before the tail,
-        are in a copy, or old data.
-        """
-        start, stop = self.position, self.position + self.size
-        # A broker may have completed its last batch by now, or truncated the file: nothing is lost.
-        if self.end is not ScanEnd.TORN_TAIL or stop > source.size:
-            return np.empty(0, BATCH_DTYPE)
-        from kafkascan.batches.resyncing.resync import scan_with_resync  # of a torn tail only
-
-        lowest = end_offset or 0
-        found = scan_with_resync(source, start, stop, verify=True, lowest=lowest).batches
-        positions = found["position"]
-        return found[(positions > start) & (positions + size_in_bytes(found) <= stop)]
-
-    def describe(self, intact: BatchTable | None = None) -> str:
-        """Return a sentence about the tail, with the intact batches that were found in it."""
-        kind = "zeros" if self.end is ScanEnd.ZERO_TAIL else "bytes"
-        message = f"{self.size:,} {kind} follow the last complete batch"
-        if not self.position:
-            message = f"the file contains no complete batch, only {self.size:,} {kind}"
-        if intact is None or not len(intact):
-            return message
-        follow = "intact batch follows" if len(intact) == 1 else "intact batches follow"
-        first = intact["position"][0]
-        return f"{message}; {len(intact):,} {follow} at position {first}: see `kafkascan salvage`"
-
-
-def cut_segment_error(path: str, tail: SegmentTail) -> IncompleteLogError:
-    """Return the error for a torn or zero tail of a segment that is not the last of its log."""
-    reason = f"{Tail.of(tail).describe()}, and the log goes on in the next segment"
-    return IncompleteLogError(path, tail.valid_bytes, None, reason, CUT_SEGMENT)
-
-
-def _disorder(offset: int) -> str:
-    return f"offset {offset} follows an equal or higher offset"
-
-
-@dataclass(kw_only=True)
-class BatchOffsets:
-    """
-    The offsets of a source's batches, which are added table by table.
-
-    Attributes
-    ----------
-    is_cleaned : bool
-        Whether the cleaner has removed records of a batch.
-    end_offset : int or None
-        The offset after the last batch; None without batches.
-    first : (int, int, bool) or None
-        Offset and position of the first batch, and whether it is a compressed message of magic 0
-        or 1, of which only the last offset is known; None also if lost bytes are before it.
-    gaps, missing : int
-        Number of gaps between batches, and of the offsets in them.
-    gap : (int, int, int) or None
-        The first one: its first offset, the offset after it, and the position of the batch there.
-    disorder : (int, int) or None
-        Offset and position of the first batch that does not follow the one before it.
-    is_after_loss : bool
-        Whether bytes were lost after the last batch.
-    """
-
-    is_cleaned: bool = False
-    end_offset: int | None = None
-    first: tuple[int, int, bool] | None = None
-    gaps: int = 0
-    missing: int = 0
-    gap: tuple[int, int, int] | None = None
-    disorder: tuple[int, int] | None = None
-    is_after_loss: bool = False
-
-    def add_loss(self) -> None:
-        """Add lost bytes: the offsets between the batches around them are no gap."""
-        self.is_after_loss = True
-
-    def add_around(self, losses: Sequence[int], batches: BatchTable) -> None:
-        """Add the next batches, with the positions of lost bytes before, among and after them."""
-        rows = np.searchsorted(batches["position"], np.unique(losses)).tolist()
-        self.add(batches[: rows[0] if rows else None])
-        for row, stop in itertools.pairwise([*rows, len(batches)]):
-            self.add_loss()
-            self.add(batches[row:stop])
-
-    def add(self, batches: BatchTable, flags: int | None = None) -> None:
-        """Add the next batches, of which `screen` may have returned the flags already."""
-        if not len(batches):
-            return
-        is_after_loss, self.is_after_loss = self.is_after_loss, False
-        flags = screen(batches) if flags is None else flags
-        # Numbers of single rows: most segments of many logs have few batches.
-        head, tail = batches[0], batches[-1]
-        if is_after_loss:
-            pass
-        elif self.end_offset is None:
-            is_wrapper = bool(head["magic"] < _MAGIC_V2 and head["records_count"] < 0)
-            self.first = int(head["base_offset"]), int(head["position"]), is_wrapper
-        elif head["base_offset"] != self.end_offset:
-            self._check(batches[:1], np.array([self.end_offset]))
-        if flags & screening.OFFSETS:
-            self._check(batches[1:], next_offset(batches[:-1]))
-        if flags & screening.COUNTS and not self.is_cleaned:
-            self.is_cleaned = _are_cleaned(batches)
-        end_offset = int(tail["base_offset"]) + int(tail["last_offset_delta"]) + 1
-        self.end_offset = min(end_offset, _GREATEST)
-
-    def take(self, batches: BatchTable) -> BatchTable:
-        """Add the next batches, and return those of them that are to be read."""
-        self.add(batches)
-        return batches
-
-    def _check(self, batches: BatchTable, expected: NDArray[np.int64]) -> None:
-        """Find gaps and disorder among batches, by the offsets that each should have."""
-        bases = batches["base_offset"]
-        early = np.flatnonzero(bases < expected)
-        if len(early) and self.disorder is None:
-            self.disorder = int(bases[early[0]]), int(batches["position"][early[0]])
-        # Of a compressed message of magic 0 and 1, only the last offset is known.
-        is_wrapper = (batches["magic"] < _MAGIC_V2) & (batches["records_count"] < 0)
-        late = np.flatnonzero((bases > expected) & ~is_wrapper)
-        if len(late) and self.gap is None:
-            row = late[0]
-            self.gap = int(expected[row]), int(bases[row]), int(batches["position"][row])
-        self.gaps += len(late)
-        # Differences of any offsets are exact without a sign.
-        missing = bases[late].astype(np.uint64) - expected[late].astype(np.uint64)
-        self.missing += int(missing.sum(dtype=np.uint64))
-
-
-@dataclass(kw_only=True)
-class SegmentOffsets(BatchOffsets):
-    """
-    The offsets of a segment of a log, and which of its batches the segments before it contain.
-
-    Every batch is compared with the file's name, also one that is not read: it shows that the file
-    is a copy, or of another log.
-
-    Attributes
-    ----------
-    segment : SegmentFile
-    first_offset : int
-        The first offset that is read: the end of the segments before it, see `OffsetCursor`. By
-        default, all are read.
-    is_whole : bool
-        Whether it was read to its end without damage, by a caller that answers for its end itself.
-    reached : int or None
-        The offset after the last batch, also if `unread` leaves it out.
-    misplaced : (int, int) or None
-        Offset and position of the first batch below the offset in the file's name.
-    """
-
-    segment: SegmentFile = field(kw_only=False)
-    first_offset: int = field(default=_LOWEST, kw_only=False)
-    is_whole: bool = False
-    reached: int | None = None
-    misplaced: tuple[int, int] | None = None
-    _is_begun: bool = False
-
-    def unread(self, batches: BatchTable) -> BatchTable:
-        """Return the next batches without those at the segment's start that were read before."""
-        if not len(batches):
-            return batches
-        self.reached = offset_after(batches)
-        if self._is_begun:
-            return batches
-        found = rows_from(batches, self.first_offset)
-        self._is_begun = len(found) > 0
-        if len(found) < len(batches):
-            self._compare_with_name(batches[: len(batches) - len(found)])
-        return found
-
-    def take(self, batches: BatchTable) -> BatchTable:
-        """Add the next batches, and return those of them that were not read before."""
-        unread = self.unread(batches)
-        self.add(unread)
-        return unread
-
-    def add(self, batches: BatchTable, flags: int | None = None) -> None:
-        """Add the next batches that are read; see `BatchOffsets.add`."""
-        if not len(batches):
-            return
-        flags = screen(batches) if flags is None else flags
-        super().add(batches, flags)
-        self.reached = self.end_offset
-        named = self.segment.base_offset
-        # Offsets that follow each other are not below the first one.
-        if named is not None and (flags & screening.OFFSETS or batches["base_offset"][0] < named):
-            self._compare_with_name(batches)
-
-    def _compare_with_name(self, batches: BatchTable) -> None:
-        self.misplaced = self.misplaced or misplaced_batch(self.segment, batches)
-
-
-def misplaced_batch(segment: SegmentFile, batches: BatchTable) -> tuple[int, int] | None:
-    """Return offset and position of the first batch below the offset in a file's name."""
-    named = segment.base_offset
-    if named is None or segment.name.kind != "log" or not len(batches):
-        return None
-    is_below = batches["base_offset"] < named
-    row = int(is_below.argmax())
-    if not is_below[row]:
-        return None
-    return int(batches["base_offset"][row]), int(batches["position"][row])
-
-
-def below_name(offset: int) -> str:
-    """Return the sentence about a `misplaced_batch`."""
-    return f"offset {offset} is below the base offset in the file's name"
-
-
-def _are_cleaned(batches: BatchTable) -> bool:
-    """Return whether the cleaner has removed records of a batch, or keeps it for some time."""
-    counts, slots = batches["records_count"], batches["last_offset_delta"].astype(np.int64) + 1
-    is_cleaned = (counts >= 0) & (counts < slots) | (delete_horizon_ms(batches) >= 0)
-    return bool((is_cleaned & (batches["magic"] >= _MAGIC_V2)).any())
-
-
 # ---- logs ------------------------------------------------------------------------------------
 
 _CHANGES = {
@@ -592,10 +321,10 @@ class LogChecks:
     def __post_init__(self) -> None:
         self.problems.add_rewrite(self.log)
 
-    def add(self, offsets: SegmentOffsets, tail: SegmentTail) -> None:
+    def add(self, offsets: SegmentOffsets, end: LogEnd) -> None:
         """Add a segment that was read to its end, or to its damage."""
         self._add_offsets(offsets)
-        if not self._add_tail(offsets, tail):
+        if not self._add_tail(offsets, end):
             self.expected = None
 
     def add_offsets(self, offsets: SegmentOffsets) -> None:
@@ -711,40 +440,40 @@ class LogChecks:
                 _Gap(segment, _missing(first, found), position, first, count, self.last)
             )
 
-    def _add_tail(self, offsets: SegmentOffsets, tail: SegmentTail) -> bool:
+    def _add_tail(self, offsets: SegmentOffsets, end: LogEnd) -> bool:
         """Add how a segment ends; return whether it is whole."""
-        partition, segment, position = self.log.partition, offsets.segment, tail.valid_bytes
-        end = offsets.end_offset
-        if tail.error is not None:
-            self.problems.add_error(partition, segment.path, tail.error, end)
+        partition, segment, position = self.log.partition, offsets.segment, end.valid_bytes
+        end_offset = offsets.end_offset
+        if end.error is not None:
+            self.problems.add_error(partition, segment.path, end.error, end_offset)
             return False
-        if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
+        if end.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return True
         if self._goes_on_after(segment):
-            reason = cut_segment_error(str(segment.path), tail).reason
+            reason = cut_segment_error(str(segment.path), end).reason
             self.problems.add_missing(
-                partition, CUT_SEGMENT, reason, segment.path, position, offset=end
+                partition, CUT_SEGMENT, reason, segment.path, position, offset=end_offset
             )
             return False
         try:
             with segment.borrow() as source:
-                lost = Tail.of(tail).intact_batches(source, end)
+                lost = intact_batches(end, source, end_offset)
         except (OSError, KafkaScanError) as error:
-            self.problems.add_error(partition, segment.path, detached(error), end)
+            self.problems.add_error(partition, segment.path, detached(error), end_offset)
             return False
-        message = Tail.of(tail).describe(lost)
+        symbol, message = str(end.end), describe_end(end, lost)
         if len(lost):
             self.problems.add_missing(
-                partition, str(tail.end), message, segment.path, position, offset=end
+                partition, symbol, message, segment.path, position, offset=end_offset
             )
             return False
         # A broker preallocates files, and one that runs may be writing the last batch now.
-        is_note = (tail.end is ScanEnd.ZERO_TAIL and position > 0) or (
-            segment.current_size() > position + tail.trailing_bytes
+        is_note = (end.end is ScanEnd.ZERO_TAIL and position > 0) or (
+            segment.current_size() > position + end.trailing_bytes
         )
         severity = Severity.NOTE if is_note else Severity.WARNING
         self.problems.add_guess(
-            partition, str(tail.end), message, segment.path, position, severity, end
+            partition, symbol, message, segment.path, position, severity, end_offset
         )
         return True
 
@@ -771,3 +500,7 @@ def offset_problems(log: Log, offsets: Iterable[SegmentOffsets]) -> Problems:
 
 def _missing(first: int, following: int) -> str:
     return f"offsets from {first} to {following - 1} are missing"
+
+
+def _disorder(offset: int) -> str:
+    return f"offset {offset} follows an equal or higher offset"

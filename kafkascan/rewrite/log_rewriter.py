@@ -49,8 +49,9 @@ from kafkascan.io.staged_folders import stage_folder
 from kafkascan.io.stores.urls import disk_path
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_finding import no_logs, partition_dir
-from kafkascan.logs.log_problems import BatchOffsets, SegmentOffsets, Tail
 from kafkascan.logs.segment import segment_file
+from kafkascan.logs.walking.batch_offsets import BatchOffsets, SegmentOffsets
+from kafkascan.logs.walking.segment_tails import describe_end, intact_batches
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
 from kafkascan.rewrite.rewrite_reports import (
@@ -517,8 +518,7 @@ def _require_no_hidden_batches(
 
     An incomplete batch at the end is left out of the new log; batches after damage must not be.
     """
-    tail = Tail.of(headers)
-    hidden = tail.intact_batches(source, offsets.end_offset)
+    hidden = intact_batches(headers, source, offsets.end_offset)
     if len(hidden):
-        reason, symbol = tail.describe(hidden), str(ScanEnd.TORN_TAIL)
-        raise CorruptBatchError(source.path, tail.position, None, reason, symbol)
+        reason, symbol = describe_end(headers, hidden), str(ScanEnd.TORN_TAIL)
+        raise CorruptBatchError(source.path, headers.valid_bytes, None, reason, symbol)

@@ -14,8 +14,10 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.log_problems import SegmentOffsets, SegmentTail, offset_problems
+from kafkascan.logs.log_problems import offset_problems
 from kafkascan.logs.opened_logs import Log, rewrite_marks
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
+from kafkascan.logs.walking.segment_tails import LogEnd
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
 from kafkascan.rewrite.rewrite_schemas import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
@@ -154,12 +156,12 @@ def _row(one: SegmentRewrite[Report]) -> dict[str, object]:
     return {**vars(one.report), **ends, **of_segment, **paths}
 
 
-def tail_findings(path: Path, tail: SegmentTail) -> list[Finding]:
+def tail_findings(path: Path, end: LogEnd) -> list[Finding]:
     """Report the trailing bytes of a log, which are not copied into the new one."""
-    if tail.end is ScanEnd.CLEAN:
+    if end.end is ScanEnd.CLEAN:
         return []
-    message = f"{path}: {tail.trailing_bytes} bytes after the last batch are not copied"
-    return [Finding(str(tail.end), Severity.WARNING, message, None, tail.valid_bytes)]
+    message = f"{path}: {end.trailing_bytes} bytes after the last batch are not copied"
+    return [Finding(str(end.end), Severity.WARNING, message, None, end.valid_bytes)]
 
 
 def log_end_findings(path: Path, old: int | None, new: int | None, shift: int) -> list[Finding]:

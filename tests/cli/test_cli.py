@@ -22,7 +22,8 @@ import kafkascan as ks
 from kafkascan.cli import commands
 from kafkascan.cli.verb_table import VERBS
 from kafkascan.io.page_cache import DropBehind
-from kafkascan.logs.log_problems import Tail
+from kafkascan.logs import log_problems
+from kafkascan.logs.walking.segment_tails import LogEnd, intact_batches
 from tests.support.cold_files import evict
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.permissions import folder_for_all
@@ -169,14 +170,13 @@ def test_a_batch_that_is_being_written_is_a_note(
     path = tmp_path / f"{0:020}.log"
     log = b"".join(batch_of([RecordV2()], base_offset=offset) for offset in range(5))
     path.write_bytes(log[:-3])
-    intact_batches = Tail.intact_batches
 
-    def write_the_rest(tail: Tail, *given: Any) -> ks.BatchTable:
+    def write_the_rest(end: LogEnd, *given: Any) -> ks.BatchTable:
         with path.open("ab") as file:
             file.write(log[-3:])
-        return intact_batches(tail, *given)
+        return intact_batches(end, *given)
 
-    monkeypatch.setattr(Tail, "intact_batches", write_the_rest)
+    monkeypatch.setattr(log_problems, "intact_batches", write_the_rest)
     done = run(verb, path)
     assert done.returncode == 0
     assert "bytes follow the last complete batch [TORN_TAIL]" in done.stderr

@@ -17,10 +17,10 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.indexes import IndexEntries, parse_index
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import ScanEnd
-from kafkascan.logs.log_problems import misplaced_batch
 from kafkascan.logs.queries.conditions import Condition, Span, Spans
 from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import misplaced_batch
 
 _ROWS = 8192
 # After its last entry, an index says nothing of about 4 KiB of batches (index.interval.bytes).

@@ -10,9 +10,10 @@ from kafkascan.batches import screening
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_chunks import EndChecks, InspectedChunk, LogChunk, SegmentEnd
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.log_problems import LogChecks, LogProblems
 from kafkascan.logs.opened_logs import Log, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 
 
 @dataclass(eq=False)

@@ -12,9 +12,11 @@ from typing import Self
 
 from kafkascan.format.errors import FileGoneError, KafkaScanError, detached
 from kafkascan.logs.log_dir import attempts_to_open
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets, SegmentTail
+from kafkascan.logs.log_problems import LogChecks, LogProblems
 from kafkascan.logs.opened_logs import Log, OffsetCursor
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
+from kafkascan.logs.walking.segment_tails import LogEnd
 
 
 def every_segment(_: SegmentFile) -> bool:
@@ -43,7 +45,7 @@ class SegmentReading:
         Whether to take errors.
     is_first : bool
         Whether the log has no segment before it: those that were read are deleted by now.
-    end : SegmentTail or None
+    end : LogEnd or None
         How it ends, once it was read to its end.
     error : Exception or None
         Why it could not be read, or not to its end.
@@ -55,7 +57,7 @@ class SegmentReading:
     start_position: int = 0
     goes_on: bool = True
     is_first: bool = False
-    end: SegmentTail | None = None
+    end: LogEnd | None = None
     error: Exception | None = None
 
     def new_offsets(self) -> SegmentOffsets:

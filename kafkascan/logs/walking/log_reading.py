@@ -13,10 +13,12 @@ from kafkascan.batches.scan import iter_open_batches, scan_batches
 from kafkascan.format.errors import CorruptBatchError, detached
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_problems import BatchOffsets, LogProblems, SegmentTail
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import BatchOffsets
 from kafkascan.logs.walking.log_reader import LogReader, every_segment
+from kafkascan.logs.walking.segment_tails import LogEnd
 from kafkascan.records.decoding import (
     decode_records,
     iter_decoded,
@@ -31,7 +33,7 @@ from kafkascan.tables.table import problem_of
 class Reading(Protocol):
     """Receives the headers of a source that is read, such as a `SegmentReading`."""
 
-    end: SegmentTail | None
+    end: LogEnd | None
 
     @property
     def offsets(self) -> BatchOffsets:
@@ -43,7 +45,7 @@ class _SourceReading:
     """A source that is read by itself."""
 
     offsets: BatchOffsets
-    end: SegmentTail | None = None
+    end: LogEnd | None = None
 
 
 # ---- a source by itself ----------------------------------------------------------------------

@@ -28,9 +28,10 @@ from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import READ_AT_ONCE, Source
 from kafkascan.logs.log_finding import partition_of
-from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
+from kafkascan.logs.log_problems import offset_problems
 from kafkascan.logs.opened_logs import Log, rewrite_marks
 from kafkascan.logs.segment import SegmentFile, segment_file
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
 from kafkascan.recovery.loading.segment_recovery import (

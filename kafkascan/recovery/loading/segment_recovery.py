@@ -39,8 +39,8 @@ from kafkascan.format.layout import (
     ScanEnd,
 )
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 
 _ROWS_AT_ONCE = 1 << 16
 

@@ -9,15 +9,16 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.log_problems import LogChecks, LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
 from kafkascan.tables.table import Problem, Problems
 
 
 class _ZeroTail(NamedTuple):
-    """The `SegmentTail` of zeros."""
+    """The `LogEnd` of zeros."""
 
     valid_bytes: int
     trailing_bytes: int

@@ -14,7 +14,7 @@ from kafkascan.batches.walks import LARGE_WINDOW, BatchWalk
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_DTYPE, OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import Source, read_bytes
-from kafkascan.logs.log_problems import Tail
+from kafkascan.logs.walking.segment_tails import describe_end, intact_batches
 
 _SKIPPED_ROWS = 1 << 14
 _BASE_OFFSET_SIZE = 8
@@ -174,6 +174,11 @@ class RangeWalk:
         # Where the walk of the next range may start, so that this one must arrive there.
         self._hinted_stop = 0 if hints is None else hints.last_before(self.stop)
 
+    @property
+    def valid_bytes(self) -> int:
+        """Position after the last batch; see `LogEnd`."""
+        return self.position
+
     def tables(self, rows: int) -> Iterator[BatchTable]:
         """Yield the batches, in tables of at most `rows` rows."""
         if not self._walk_to_start():
@@ -190,14 +195,13 @@ class RangeWalk:
         """
         if self.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return self.error
-        tail = Tail(self.end, self.position, self.trailing_bytes)
-        lost = tail.intact_batches(self.source, self.next_offset)
+        lost = intact_batches(self, self.source, self.next_offset)
         if is_last and not len(lost):
             return None
         header = read_bytes(self.source, self.position, _BASE_OFFSET_SIZE)
         is_whole = len(header) == _BASE_OFFSET_SIZE and self.end is ScanEnd.TORN_TAIL
         base_offset = int.from_bytes(header, "big", signed=True) if is_whole else None
-        reason = tail.describe(lost)
+        reason = describe_end(self, lost)
         if not is_last:
             reason += ", and the log goes on in the next segment"
         return CorruptBatchError(

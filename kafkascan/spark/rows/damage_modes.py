@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import ScanEnd
-from kafkascan.logs.log_problems import OFFSET_OVERLAP, Tail
+from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.segment import position_after
+from kafkascan.logs.walking.segment_tails import describe_end
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
@@ -80,8 +81,7 @@ def handle_end(
     is_torn = walk.end is ScanEnd.TORN_TAIL and is_at_end(walk, one)
     is_asked = one.stop_offset is None or (walk.next_offset or 0) < one.stop_offset
     if is_torn and is_asked and not errors and not walk.source.has_grown():
-        tail = Tail(walk.end, walk.position, walk.trailing_bytes)
-        reason = f"{tail.describe()}, which were not read"
+        reason = f"{describe_end(walk)}, which were not read"
         handler.report(CorruptBatchError(one.file.path, walk.position, None, reason, str(walk.end)))
     return not errors
 

@@ -19,13 +19,12 @@ from kafkascan.logs.log_problems import (
     OFFSET_GAP,
     OFFSET_OUT_OF_SEGMENT,
     OFFSET_OVERLAP,
-    BatchOffsets,
     LogChecks,
     LogProblems,
-    SegmentOffsets,
 )
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import BatchOffsets, SegmentOffsets
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (
     NO_BASE_OFFSET,
