@@ -19,7 +19,7 @@ from tests.support.transactional_logs import TransactionalLog
 
 
 def listed(**options: Any) -> list[str]:
-    return [file.path for file in list_selected(Options.parse(options))]
+    return [file.path for log in list_selected(Options.parse(options)) for file in log.segments]
 
 
 def test_a_folder_without_logs(tmp_path: Path) -> None:
@@ -77,7 +77,8 @@ def test_a_segment_with_a_successor_has_its_last_size(
         yield entries()
 
     monkeypatch.setattr(file_listing.os, "scandir", scan_in_parts)
-    files = list_selected(Options.parse({"path": str(folder.folder)}))
+    (log,) = list_selected(Options.parse({"path": str(folder.folder)}))
+    files = log.segments
     assert [one.size for one in files] == [os.path.getsize(one.path) for one in files]
     assert len(files) > 1
 
