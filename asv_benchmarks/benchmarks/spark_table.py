@@ -71,8 +71,8 @@ class Channel:
 
         self.spark, self.view, self.folder = spark, view, str(folder)
         options = Options.parse({"path": self.folder, "view": view})
-        files = list_logs(options)
-        self.tasks = plan(files, options)
+        logs = list_logs(options)
+        self.tasks = plan(logs, options)
         self.columns = options.schema()
         batches = [batch for task in self.tasks for batch in scan_task(task, options)]
         self.rows = sum(batch.num_rows for batch in batches)

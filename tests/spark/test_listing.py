@@ -131,3 +131,16 @@ def test_a_path_without_the_topic_is_no_mistake(tmp_path: Path) -> None:
     (tmp_path / "b" / "other-0" / f"{0:020d}.log").unlink()
     with pytest.raises(NoLogsError, match="no live segments"):
         listed(paths=paths, topics="orders")
+
+
+def test_a_file_that_is_given_with_its_folder_is_listed_once(tmp_path: Path) -> None:
+    files = []
+    for base in (0, 5):
+        files.append(segment_path(tmp_path, "orders", base_offset=base))
+        files[-1].write_bytes(damaged_log().log)
+    folder = files[0].parent
+    for paths in ([files[0], folder], [folder, files[1]], [files[1], files[0], files[1]]):
+        options = Options.parse({"paths": list(map(str, paths))})
+        (log,) = list_selected(options)
+        assert (log.partition, log.folder) == (("orders", 0), str(folder))
+        assert [file.path for file in log.segments] == list(map(str, files))
