@@ -25,7 +25,7 @@ from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark import jobs, recommended_conf
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
-from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.file_listing import list_logs
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.readers import frames
@@ -71,8 +71,8 @@ class Channel:
 
         self.spark, self.view, self.folder = spark, view, str(folder)
         options = Options.parse({"path": self.folder, "view": view})
-        files = list_files(options)
-        self.tasks = plan(files, options)
+        logs = list_logs(options)
+        self.tasks = plan(logs, options)
         self.columns = options.schema()
         batches = [batch for task in self.tasks for batch in scan_task(task, options)]
         self.rows = sum(batch.num_rows for batch in batches)
@@ -213,7 +213,7 @@ def planning(spark: Any, segments: int, rounds: int) -> None:
     one = f"topic-{segments // _SEGMENTS // 2 // corpora.PARTITIONS_PER_TOPIC}"
     contenders: Contenders = {
         "plain listing: os.scandir, os.stat": lambda: plain_listing(folder),
-        "listing of segments": lambda: list_files(options),
+        "listing of segments": lambda: list_logs(options),
         "plan of the tasks, with listing": lambda: plan_read(options),
         "kspark.records": lambda: frames.records(spark, folder),
         "kspark.records, one topic": lambda: frames.records(spark, folder, topics=one),
@@ -225,7 +225,7 @@ def planning(spark: Any, segments: int, rounds: int) -> None:
 _MEMORY = """
 import json, sys, threading, time
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.file_listing import list_logs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.rows.task_scan import scan_task
@@ -236,7 +236,7 @@ def anonymous():
             return int(line.split()[1])
 
 options = Options.parse(json.loads(sys.argv[1]))
-(task, *_) = plan(list_files(options), options)
+(task, *_) = plan(list_logs(options), options)
 import numpy, pyarrow
 before, peak, stop = anonymous(), 0, threading.Event()
 def watch():

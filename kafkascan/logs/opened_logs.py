@@ -416,7 +416,7 @@ class PlacedSegment(Protocol):
     """A segment by its place: the name of its file, and the offset in it."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> str | Path:
         """The file of the segment."""
 
     @property
@@ -469,4 +469,5 @@ class OffsetCursor:
         if is_same or not (before[0].is_in_place() and segment.is_in_place()):
             return []
         end = before[1] if end_offset is None else min(before[1], max(end_offset, base_offset + 1))
-        return [SegmentOverlap(before[0].path, segment.path, base_offset, end - 1)]
+        paths = as_path(before[0].path), as_path(segment.path)
+        return [SegmentOverlap(*paths, base_offset, end - 1)]

@@ -98,7 +98,7 @@ def _read_manifest(
     return manifest, ChunkCipher(keys.data_key(encryption.data_key, path), encryption.aad)
 
 
-def open_chunked_log(store: TierStore, log: ObjectInfo, keys: KeyRing) -> SourceLike:
+def open_chunked_log(store: TierStore, key: str, keys: KeyRing) -> SourceLike:
     """
     Return the reader of a log whose manifest says how it is stored.
 
@@ -109,8 +109,9 @@ def open_chunked_log(store: TierStore, log: ObjectInfo, keys: KeyRing) -> Source
     MissingKeyError
     OSError
     """
-    manifest, cipher = _read_manifest(store, log.key.removesuffix("log") + "rsm-manifest", keys)
-    return ChunkedFile(PlainFile(store, log), manifest, cipher).source()
+    manifest, cipher = _read_manifest(store, key.removesuffix("log") + "rsm-manifest", keys)
+    log = PlainFile(store, ObjectInfo(key, manifest.chunks.stored_size))
+    return ChunkedFile(log, manifest, cipher).source()
 
 
 def _segment(

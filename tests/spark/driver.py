@@ -23,7 +23,7 @@ from kafkascan.spark.jobs import fleet_jobs
 from kafkascan.spark.jobs.export_tasks import write_outputs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
-from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.file_listing import list_logs
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.readers import frames, state_frames
 from kafkascan.spark.rows.task_scan import scan_task
@@ -78,7 +78,7 @@ def speculated(spark: SparkSession, path: str, output: str, marks: str) -> dict[
         return run
 
     options = Options.parse({"path": path, "maxPartitionBytes": 400_000})
-    tasks = plan(list_files(options), options)
+    tasks = plan(list_logs(options), options)
     rows = frames.map_tasks(spark, tasks, slow(scan_task, "rows"), options, ddl(options.schema()))
     found = multiset(rows.toArrow().to_pylist())
     fleet_jobs.write_outputs = slow(write_outputs, "export")

@@ -15,7 +15,7 @@ from kafkascan.spark.jobs.export_tasks import ExportTarget, write_outputs
 from kafkascan.spark.jobs.output_folders import OutputFolder
 from kafkascan.spark.jobs.planned_outputs import plan_catalog, plan_exports
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.file_listing import list_logs
 from kafkascan.spark.planning.read_plan import plan_read, resolve_times
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.rows import record_rows, task_scan
@@ -34,8 +34,8 @@ ABORT, COMMIT = 0, 1
 
 def tasks(**options: Any) -> list[Any]:
     parsed = Options.parse(options)
-    files = list_files(parsed)
-    return plan(files, parsed, resolve_times(files, parsed))
+    logs = list_logs(parsed)
+    return plan(logs, parsed, resolve_times(logs, parsed))
 
 
 def record_batches(**options: Any) -> Iterator[pyarrow.RecordBatch]:

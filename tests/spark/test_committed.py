@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.file_listing import list_logs
 from kafkascan.spark.rows.committed_views import committed_view
 from tests.spark.logs import (
     ABORT,
@@ -81,8 +81,8 @@ def test_damage_raises_in_every_mode(tmp_path: Path) -> None:
 def test_golden_transactions() -> None:
     """The golden log has commits, aborts and an open transaction."""
     options = Options.parse({"path": str(DATA), "topics": "transactions"})
-    log = list_files(options)
-    view = committed_view(tuple(log), options)
+    (log,) = list_logs(options)
+    view = committed_view(log, options)
     found = zip(view.producer_ids, view.first_offsets, view.last_offsets, strict=True)
     written = [
         fields[1:4]

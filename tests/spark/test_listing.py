@@ -19,7 +19,7 @@ from tests.support.transactional_logs import TransactionalLog
 
 
 def listed(**options: Any) -> list[str]:
-    return [file.path for file in list_selected(Options.parse(options))]
+    return [file.path for log in list_selected(Options.parse(options)) for file in log.segments]
 
 
 def test_a_folder_without_logs(tmp_path: Path) -> None:
@@ -77,7 +77,8 @@ def test_a_segment_with_a_successor_has_its_last_size(
         yield entries()
 
     monkeypatch.setattr(file_listing.os, "scandir", scan_in_parts)
-    files = list_selected(Options.parse({"path": str(folder.folder)}))
+    (log,) = list_selected(Options.parse({"path": str(folder.folder)}))
+    files = log.segments
     assert [one.size for one in files] == [os.path.getsize(one.path) for one in files]
     assert len(files) > 1
 
@@ -130,3 +131,16 @@ def test_a_path_without_the_topic_is_no_mistake(tmp_path: Path) -> None:
     (tmp_path / "b" / "other-0" / f"{0:020d}.log").unlink()
     with pytest.raises(NoLogsError, match="no live segments"):
         listed(paths=paths, topics="orders")
+
+
+def test_a_file_that_is_given_with_its_folder_is_listed_once(tmp_path: Path) -> None:
+    files = []
+    for base in (0, 5):
+        files.append(segment_path(tmp_path, "orders", base_offset=base))
+        files[-1].write_bytes(damaged_log().log)
+    folder = files[0].parent
+    for paths in ([files[0], folder], [folder, files[1]], [files[1], files[0], files[1]]):
+        options = Options.parse({"paths": list(map(str, paths))})
+        (log,) = list_selected(options)
+        assert (log.partition, log.folder) == (("orders", 0), str(folder))
+        assert [file.path for file in log.segments] == list(map(str, files))

@@ -15,7 +15,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointWarning
 from kafkascan.logs.opened_logs import open_logs
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.file_listing import list_logs
 from kafkascan.spark.readers import frames
 from tests.spark.logs import DATA, damaged_log, multiset, plain_batch, rows, s3_of, segment_path
 from tests.spark.test_stream import Follower
@@ -188,8 +188,8 @@ def test_a_store_without_a_checkpoint(folder: Path) -> None:
     fs.put(f"{folder}/", "/plain/data/", recursive=True)
     fs.rm(f"/plain/data/{LOG_START_CHECKPOINT}")
     for path in ("memory://plain/data", "memory://plain/data/small-segments-0"):
-        files = list_files(Options.parse({"path": path}))
-        assert {file.log_start_offset for file in files} == {0}
+        logs = list_logs(Options.parse({"path": path}))
+        assert {log.log_start_offset for log in logs} == {0}
     fs.store.clear()
 
 

@@ -10,7 +10,7 @@ import pytest
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema
-from kafkascan.spark.planning.file_listing import ListedSegment
+from kafkascan.spark.planning.log_views import LogView, SegmentView
 from kafkascan.spark.planning.task_plan import ScanTask, plan
 from kafkascan.spark.readers import frames
 from tests.spark.logs import plain_batch, rows, segment_path
@@ -63,8 +63,11 @@ def test_all_apis_plan_the_same_tasks(
     assert planned == [by_source] * len(planned)
 
 
-def listed_segments(count: int, size: int) -> list[ListedSegment]:
-    return [ListedSegment(f"/data/t-{n}/{0:020d}.log", "t", n, 0, size, None) for n in range(count)]
+def logs_of_one_segment(count: int, size: int) -> list[LogView]:
+    return [
+        LogView(("t", n), (SegmentView(f"/data/t-{n}/{0:020d}.log", 0, size),))
+        for n in range(count)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def listed_segments(count: int, size: int) -> list[ListedSegment]:
     ],
 )
 def test_number_of_tasks(count: int, size: int, given: dict[str, Any], expected: int) -> None:
-    planned = plan(listed_segments(count, size), Options.parse(given))
+    planned = plan(logs_of_one_segment(count, size), Options.parse(given))
     assert abs(len(planned) - expected) <= 1 + expected // 50
     covered = sum(one.stop - one.start for task in planned for one in task.ranges)
     assert covered == count * size
@@ -115,13 +118,14 @@ def test_memory_of_a_plan() -> None:
 
     count = 10_000
     files = [
-        ListedSegment(f"/data/topic-0/{n * 1000:020d}.log", "topic", 0, n * 1000, 1 << 30, 0)
+        SegmentView(f"/data/topic-0/{n * 1000:020d}.log", n * 1000, 1 << 30, 0)
         for n in range(count)
     ]
+    log = LogView(("topic", 0), tuple(files))
     options = Options.parse({"path": "/data", "view": "batches"})
     tracemalloc.start()
     try:
-        planned = plan(files, options)
+        planned = plan([log], options)
         size, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

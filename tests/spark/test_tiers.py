@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import TieredStorageWarning, list_files
+from kafkascan.spark.planning.file_listing import TieredStorageWarning, list_logs
 from kafkascan.tiered import MissingKeyError
 from tests.spark.logs import DATA, multiset, rows, s3_of
 from tests.support.tiers import KEY_ID, AivenTier, new_cipher, put_local
@@ -100,7 +100,7 @@ def test_problems_are_warnings(tmp_path: Path) -> None:
     options = make_tier(tmp_path / "tier", "plain")
     next((tmp_path / "tier").rglob("*.rsm-manifest")).unlink()
     with pytest.warns(TieredStorageWarning, match="NOT_UPLOADED"):
-        list_files(Options.parse({"path": str(tmp_path / "tier"), **options}))
+        list_logs(Options.parse({"path": str(tmp_path / "tier"), **options}))
 
 
 def test_a_missing_key(tmp_path: Path) -> None:
@@ -108,15 +108,15 @@ def test_a_missing_key(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TieredStorageWarning)
         with pytest.raises(FileNotFoundError, match="MISSING_KEY"):
-            list_files(Options.parse({"path": str(tmp_path / "tier"), **options}))
+            list_logs(Options.parse({"path": str(tmp_path / "tier"), **options}))
 
 
 def test_a_key_that_only_the_driver_has(tmp_path: Path) -> None:
     options = make_tier(tmp_path / "tier", "both")
     parsed = Options.parse({"path": str(tmp_path / "tier"), **options})
-    files = list_files(parsed)
-    assert "PRIVATE" not in repr((files, parsed))
-    from kafkascan.spark.planning.file_listing import open_file
+    logs = list_logs(parsed)
+    assert "PRIVATE" not in repr((logs, parsed))
+    from kafkascan.spark.planning.log_views import open_file
 
     with pytest.raises(MissingKeyError):
-        open_file(files[0], parsed.replace(tiered_keys="{}"))
+        open_file(logs[0].segments[0], parsed.replace(tiered_keys="{}"))

@@ -119,7 +119,7 @@ def test_selections_of_sparks_kafka_source(tmp_path: Path) -> None:
     def found(**options: str) -> list[str]:
         given = {"path": str(tmp_path)} | options
         ranges = [one for task in plan_read(Options.parse(given)) for one in task.ranges]
-        return [f"{one.file.topic}-{one.file.partition}" for one in ranges]
+        return [f"{one.partition[0]}-{one.partition[1]}" for one in ranges]
 
     assert found(subscribe="orders") == ["orders-0", "orders-1"]
     assert found(assign='{"orders":[1],"orders-old":[0]}') == ["orders-1", "orders-old-0"]
@@ -144,7 +144,7 @@ def test_planning() -> None:
     sizes = [sum(one.stop - one.start for one in task.ranges) for task in many]
     assert sum(sizes) == sum(path.stat().st_size for path in DATA.glob("*/*.log"))
     none = tasks(path=str(DATA), view="segments", where="topic = 'headers' and producer_id = 3")
-    assert [one.file.topic for task in none for one in task.ranges] == ["headers"]
+    assert [one.partition[0] for task in none for one in task.ranges] == ["headers"]
 
 
 def test_deleted_and_moving_files_are_not_read(folder: Path) -> None:

@@ -19,7 +19,6 @@ from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row, arrow_schema
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
-from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.tables.schema import Field, require_pyarrow
 
@@ -103,7 +102,7 @@ def _written_row(
     """Return the manifest row of an output."""
     written: Row = {"output": output.name, "rows": rows, "bytes": size}
     found: Row = {"damaged_batches": len(damage), "error": _message(damage)}
-    return file_values(output.task.ranges[0].file) | written | found
+    return output.task.ranges[0].file_values | written | found
 
 
 def _message(damage: Sequence[CorruptBatchError]) -> str | None:

@@ -50,14 +50,13 @@ from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row, arrow_schema, ddl
-from kafkascan.spark.planning.file_listing import NO_BASE_OFFSET
+from kafkascan.spark.planning.log_views import SegmentView
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.segment_ends import find_overlaps
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask
 from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
-from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.segment_rows import SCAN_ROWS
 from kafkascan.spark.rows.task_scan import open_present, scan_task
 from kafkascan.tables.schema import Field, require_pyarrow
@@ -100,7 +99,7 @@ def rebuild_task(task: ScanTask, target: IndexTarget) -> Iterator[pa.RecordBatch
 
 def _rebuild(one: ScanRange, target: IndexTarget) -> Iterator[Row]:
     row: Row = {"output": "", "entries": 0, "crc32": 0, "error": None}
-    row |= file_values(one.file)
+    row |= one.file_values
     if target.folder is None and one.is_last and not target.force:
         yield row | {"action": "SKIPPED", "error": "the last segment of its log"}
         return
@@ -273,8 +272,8 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
     tasks = plan_read(parsed, problems.append)
     manifest = run_tasks(spark, tasks, scan_task, parsed, parsed.schema())
     rows = manifest.to_pylist()
-    bases = {one.file.path: one.file.base_offset for task in tasks for one in task.ranges}
-    overlaps = list(find_overlaps(_end_of(row, bases) for row in rows))
+    files = {one.file.path: one.file for task in tasks for one in task.ranges}
+    overlaps = list(find_overlaps(_end_of(row, files) for row in rows))
     # The manifest shows all overlaps, not only those that the plan found.
     findings = [str(one) for one in problems if one.symbol != OFFSET_OVERLAP]
     findings += [row["error"] for row in rows if _is_finding(row, overlaps)]
@@ -300,10 +299,9 @@ def _is_finding(row: Row, overlaps: Sequence[SegmentOverlap]) -> bool:
     return row["error"] is not None
 
 
-def _end_of(row: Row, bases: Mapping[str, int]) -> tuple[str, int, int | None]:
-    path, last = row["path"], row["last_offset"]
-    assert isinstance(path, str)
-    return path, bases.get(path, NO_BASE_OFFSET), last + 1 if isinstance(last, int) else None
+def _end_of(row: Row, files: Mapping[str, SegmentView]) -> tuple[SegmentView, int | None]:
+    last = row["last_offset"]
+    return files[str(row["path"])], last + 1 if isinstance(last, int) else None
 
 
 def catalog(

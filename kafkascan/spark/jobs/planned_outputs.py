@@ -17,9 +17,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import kafkascan
+from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import declared_type
-from kafkascan.spark.planning.file_listing import ListedSegment
+from kafkascan.spark.planning.log_views import LogView, SegmentView
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, cut_range
 
 FINISHED = "_finished"
@@ -117,15 +118,15 @@ def _part_of(task: ScanTask, part: ScanRange) -> ScanTask:
 
 def _export_name(one: ScanRange) -> str:
     file = f"{max(one.file.base_offset, 0):020d}-{one.start:012d}.parquet"
-    return f"topic={one.file.topic}/partition={one.file.partition}/{file}"
+    return f"topic={one.partition[0]}/partition={one.partition[1]}/{file}"
 
 
 def _catalog_name(task: ScanTask) -> str:
     ranges = "\n".join(f"{one.file.path} {one.start} {one.stop}" for one in task.ranges)
-    first = task.ranges[0].file
+    topic, partition = task.ranges[0].partition
     # The prefix is needed because readers ignore files whose names begin with an underscore, and
     # names of topics may.
-    log = f"{first.topic[:_TOPIC_IN_NAME]}-{first.partition}"
+    log = f"{topic[:_TOPIC_IN_NAME]}-{partition}"
     return f"batches-{log}-{zlib.crc32(ranges.encode()):08x}.parquet"
 
 
@@ -190,29 +191,30 @@ class _Digests:
 
     def of(self, task: ScanTask) -> str:
         """Return the digest of an output; empty if nothing shows whether a source changed."""
-        logs = [self._log(folder, files) for folder, files in task.logs.items()]
+        logs = list(map(self._log, task.logs.values()))
         if not all(logs) or not all(_has_version(one.file) for one in task.ranges):
             return ""
         ranges = [
-            (_version(one.file), *(getattr(one, name) for name in _OF_RANGES))
+            (_version(one.partition, one.file), *(getattr(one, name) for name in _OF_RANGES))
             for one in task.ranges
         ]
         return _digest([*self._settings, ranges, logs])
 
-    def _log(self, folder: str, files: Sequence[ListedSegment]) -> str:
+    def _log(self, log: LogView) -> str:
         """Return the digest of a log, whose transactions determine which records are committed."""
-        if folder not in self._logs:
-            is_known = all(map(_has_version, files))
-            self._logs[folder] = _digest(list(map(_version, files))) if is_known else ""
-        return self._logs[folder]
+        if log.folder not in self._logs:
+            is_known = all(map(_has_version, log.segments))
+            versions = [_version(log.partition, file) for file in log.segments]
+            self._logs[log.folder] = _digest(versions) if is_known else ""
+        return self._logs[log.folder]
 
 
-def _has_version(file: ListedSegment) -> bool:
+def _has_version(file: SegmentView) -> bool:
     return bool(file.modified_ns is not None or file.etag)
 
 
-def _version(file: ListedSegment) -> tuple[object, ...]:
-    place = (file.path, file.topic, file.partition, file.base_offset)
+def _version(partition: TopicPartition, file: SegmentView) -> tuple[object, ...]:
+    place = (file.path, *partition, file.base_offset)
     return (*place, file.size, file.modified_ns, file.etag)
 
 

@@ -29,7 +29,7 @@ from kafkascan.spark.options.option_values import format_offsets, parse_offsets
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
 from kafkascan.spark.options.typed_fields import parse_registry
 from kafkascan.spark.options.view_schemas import Row, ddl
-from kafkascan.spark.planning.read_plan import require_logs
+from kafkascan.spark.planning.read_plan import require_topics
 from kafkascan.spark.planning.task_plan import ScanTask, list_selected
 from kafkascan.spark.readers.frames import map_tasks
 from kafkascan.spark.readers.log_ends import LogEnds, Positions
@@ -132,7 +132,7 @@ def write_table(
     """
     parsed, typed = parse_table_options(path, table, table_format, options)
     wanted = parsed.replace(ignore_missing_files=False)
-    require_logs(list_selected(wanted), wanted)
+    require_topics({log.partition for log in list_selected(wanted)}, wanted)
     targets = [
         _Target.of(spark, name, table_format, records, upsert=upsert)
         for name, records in _tables(parsed, table, typed)

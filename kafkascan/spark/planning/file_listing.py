@@ -1,4 +1,4 @@
-"""List and open segment files in local folders and object stores."""
+"""List the logs of local folders, object stores and remote storage."""
 
 from __future__ import annotations
 
@@ -9,44 +9,41 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
-from kafkascan.format.errors import CHANGED_WHILE_READ, FileGoneError, NoLogsError, SourceReadError
+from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_names import (
-    SegmentName,
     live_base_offset,
     parse_segment_name,
     sibling_name,
 )
-from kafkascan.io.folders import DiskFolder
-from kafkascan.io.source_protocols import FilePins, PinnedFile
-from kafkascan.io.sources import Source, SourceLike
-from kafkascan.io.stores.prefetching_reader import PrefetchingReader
-from kafkascan.io.stores.store_folders import list_folder, read_stored
+from kafkascan.io.stores.store_folders import list_folder
 from kafkascan.io.stores.stored_objects import ObjectInfo, open_object
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, is_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
 from kafkascan.logs.log_problems import rewrite_problems
-from kafkascan.logs.opened_logs import Log, live_logs
+from kafkascan.logs.opened_logs import live_logs
+from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.range_walk import IndexHints
+from kafkascan.spark.planning.log_views import (
+    NO_BASE_OFFSET,
+    NO_PARTITION,
+    NO_TOPIC,
+    LogView,
+    SegmentView,
+    store_settings,
+)
 from kafkascan.tables.table import IncompleteTableWarning, Problem
-from kafkascan.tiered.aiven_layout import open_chunked_log
-from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.tier_files import ChunkedFile, PlainFile
 from kafkascan.tiered.tier_listing import read_tier
-from kafkascan.tiered.tier_store import FolderStore, PrefixStore, TierStore, store_at
-
-NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
-"""Values for a file whose folder is not named topic-partition, or whose name is not an offset."""
+from kafkascan.tiered.tier_store import store_at
 
 LogStarts: TypeAlias = "Callable[[PartitionDir], int]"
 """Returns the log start offset of a partition."""
@@ -59,89 +56,14 @@ class TieredStorageWarning(UserWarning):
     """Remote storage has objects that are not read, or that contradict each other."""
 
 
-class ListedSegment(NamedTuple):
-    """
-    A segment file that was listed and is not open.
-
-    Attributes
-    ----------
-    path : str
-        Path of a local file, or URL of an object.
-    topic, partition, base_offset
-        From the names of the folder and file, or `NO_TOPIC`, `NO_PARTITION`, `NO_BASE_OFFSET`.
-    size : int
-        Size in bytes when it was listed.
-    modified_ns : int or None
-        Time of modification, in nanoseconds since the epoch.
-    has_index : bool
-        Whether an ``.index`` object was listed next to an object.
-    log_start_offset : int
-        The log start offset (``DeleteRecords``): a broker serves no record before it. 0 for a
-        file that is given as such, and for a log whose data dir has no such offset.
-    etag : str
-        The store's identifier of the content of an object, if it has one.
-    is_named : bool
-        Whether the file is given as such, and not found in a folder: all of it is read.
-    first_offset : int
-        Offsets before it are read from segments before this one; see `read_once`.
-    end_offset : int or None
-        The offset after the last batch, if the driver looked it up.
-    tier : str or None
-        Path or URL of the remote storage, if the object is compressed or encrypted: its manifest
-        says how.
-    stored_size : int
-        Size of such an object.
-    inode : int
-        Of a local file in a folder; 0 for others.
-    """
-
-    path: str
-    topic: str
-    partition: int
-    base_offset: int
-    size: int
-    modified_ns: int | None
-    has_index: bool = False
-    log_start_offset: int = 0
-    etag: str = ""
-    is_named: bool = False
-    first_offset: int = 0
-    end_offset: int | None = None
-    tier: str | None = None
-    stored_size: int = 0
-    inode: int = 0
-
-    @property
-    def name(self) -> str:
-        """The name of the file."""
-        return self.path.rpartition("/")[2]
-
-    @property
-    def folder(self) -> str:
-        """The folder that contains the file."""
-        return self.path.rpartition("/")[0]
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the file is in a file system of this machine, not in an object store."""
-        return "://" not in self.path and self.tier is None
-
-    @property
-    def is_broken_link(self) -> bool:
-        """Whether it is a link that leads nowhere."""
-        return self.is_local and self.modified_ns is None
-
-
 def warn_of_problem(problem: Problem) -> None:
     """Warn of what is wrong with a log, such as two segments that contain the same offsets."""
     warnings.warn(str(problem), IncompleteTableWarning, stacklevel=3)
 
 
-def list_files(
-    options: Options, on_problem: OnProblem = lambda problem: None
-) -> list[ListedSegment]:
+def list_logs(options: Options, on_problem: OnProblem = lambda problem: None) -> list[LogView]:
     """
-    List the segments of the requested partitions, ordered by log and base offset.
+    List the logs of the requested partitions, in order.
 
     A folder selects its live segments, as a broker would load them. A path or glob of files
     selects them whatever their names are. No file is opened, and nothing is listed below folders
@@ -163,7 +85,7 @@ def list_files(
             "no path is given: use load(path) or the option path; in SQL, a temporary view, because"
             " Spark does not pass the options of a table when it is read"
         )
-    found: dict[str, ListedSegment] = {}
+    found: list[LogView] = []
     starts = _log_starts(options)
     for path in options.paths:
         try:
@@ -174,14 +96,26 @@ def list_files(
             if not options.ignore_missing_files:
                 raise
         else:
-            found |= {file.path: file for file in listed if file.path not in found}
-    pattern = options.path_glob_filter
-    selected: Iterable[ListedSegment] = found.values()
-    if pattern is not None:
+            found += listed
+    return list(_joined(found, options.path_glob_filter))
+
+
+def _joined(found: Iterable[LogView], pattern: str | None) -> Iterator[LogView]:
+    """Yield one log for each folder, of files whose names match; each file is in it once."""
+    by_folder: dict[tuple[TopicPartition, str], list[LogView]] = {}
+    for view in found:
+        by_folder.setdefault((view.partition, view.folder), []).append(view)
+    for (partition, _), views in sorted(by_folder.items()):
+        files = {file.path: file for view in reversed(views) for file in view.segments}
         selected = [
-            one for one in selected if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)
+            file
+            for file in files.values()
+            if pattern is None or fnmatch.fnmatchcase(file.name, pattern)
         ]
-    return sorted(selected, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
+        if selected:
+            segments = sorted(selected, key=attrgetter("base_offset", "path"))
+            start = max(view.log_start_offset for view in views)
+            yield LogView(partition, tuple(segments), start)
 
 
 def _has_segments(path: str, options: Options) -> bool:
@@ -189,91 +123,6 @@ def _has_segments(path: str, options: Options) -> bool:
     everything = options.of_all_partitions()
     found = _list_path(path, everything, lambda partition: 0, lambda problem: None)
     return any(True for _ in found)
-
-
-def open_file(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Source:
-    """
-    Open a file with the size it had when it was listed; bytes appended since are not visible.
-
-    Parameters
-    ----------
-    file : ListedSegment
-    options : Options
-    bulk_stop : int, default 0
-        Up to this position, the caller reads all bytes and not only headers. This matters for
-        objects of stores.
-
-    Raises
-    ------
-    FileNotFoundError
-        If it was deleted.
-    SourceReadError
-        If it was truncated: a cut between two batches looks like the end of the log. If another
-        file took its place, as the cleaner's do: it has other offsets, at other positions.
-    """
-    source = open_current(file, options, bulk_stop)
-    if source.size < file.size:
-        reason = f"the file was truncated from {file.size} to {source.size} bytes since the listing"
-        raise SourceReadError(file.path, source.size, reason, CHANGED_WHILE_READ)
-    return source
-
-
-def open_current(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Source:
-    """Open a file as `open_file` does, but also if it was truncated since it was listed."""
-    if file.tier is not None:
-        return Source(_open_chunked(file, file.tier, options))
-    if not file.is_local:
-        stored = open_object(file.path, store_settings(options))
-        read_index = None if bulk_stop else partial(_read_index, file, options)
-        reader = PrefetchingReader(stored, read_index, bulk_stop=bulk_stop)
-        return Source(reader, max_size=file.size)
-    place = _as_listed(file)
-    try:
-        return Source(place, max_size=file.size)
-    except FileGoneError as error:
-        if not os.path.lexists(file.path):
-            raise
-        reason = "another file took its place since the listing, as of a cleaner"
-        raise SourceReadError(file.path, 0, reason, CHANGED_WHILE_READ) from error
-    except OSError as error:
-        # spark.executor.pyspark.memory limits the address space, so a map may not fit.
-        if error.errno != errno.ENOMEM:
-            raise
-    return Source(place, memory_map=False, max_size=file.size)
-
-
-def _as_listed(file: ListedSegment) -> SourceLike:
-    """Return a local file that was listed, also if a broker renames it until it is opened."""
-    if not file.inode:  # in remote storage, which does not change files
-        return file.path
-    pins = FilePins({file.name: file.inode}, opened={file.name})
-    with suppress(FileNotFoundError):
-        now = os.stat(file.path)
-        if _is_same(file, now):
-            pins.inodes[file.name] = now.st_ino
-        # Some network file systems give a file another inode each time.
-        pins.are_stable = now.st_ino == file.inode or os.stat(file.path).st_ino == now.st_ino
-    return PinnedFile(file.path, file.name, pins)
-
-
-def is_in_place(file: ListedSegment) -> bool:
-    """Return whether a local file that was listed still has its name."""
-    try:
-        return _is_same(file, os.stat(file.path))
-    except OSError:
-        return False
-
-
-def _is_same(file: ListedSegment, now: os.stat_result) -> bool:
-    """Return whether a status is that of a listed file, or of its copy on another host."""
-    is_copy = (now.st_size, now.st_mtime_ns) == (file.size, file.modified_ns)
-    return is_copy or file.inode in (0, now.st_ino)
-
-
-def store_settings(options: Options) -> dict[str, object]:
-    """Return the options of the store, for URLs."""
-    settings: dict[str, object] = json.loads(options.storage_options)
-    return settings
 
 
 def _log_starts(options: Options) -> LogStarts:
@@ -286,7 +135,7 @@ def _log_starts(options: Options) -> LogStarts:
 
 def _list_path(
     path: str, options: Options, starts: LogStarts, on_problem: OnProblem
-) -> Iterator[ListedSegment]:
+) -> Iterator[LogView]:
     path = str(as_object_url(path if "://" in path else path.removeprefix("file:")))
     place: Path | ObjectUrl = Path(os.path.abspath(path))
     if is_url(path):
@@ -301,7 +150,7 @@ def _list_path(
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[ListedSegment]:
+def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[LogView]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
@@ -313,27 +162,22 @@ def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[
             partitions += open_log_dir(one).partitions
             continue
         folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
-        name = parse_segment_name(os.path.basename(one))
         if _is_selected(folder, options):
-            found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
-            yield _named(found._replace(inode=status.st_ino), options)
+            listed = status.st_size, status.st_mtime_ns, status.st_ino
+            yield _given(folder, [SegmentView(one, _base_offset(one), *listed)], options)
     read = [one for one in partitions if one.state is None and _is_selected(one, options)]
     for log in live_logs(LogDir(Path(path), read), options.log_start_offset):
         if log.error is not None:
             raise log.error
         _report_marks(log.partition, log.names, on_problem)
-        yield from _segments_of(log)
-
-
-def _segments_of(log: Log) -> Iterator[ListedSegment]:
-    """Yield the segments of a log as they were when it was listed."""
-    folder, place = os.path.join(log.partition.path, ""), _place_of(log.partition)
-    for segment in log.segments:
-        size, modified_ns, inode = segment.listed_status() or (0, None, 0)
-        yield ListedSegment(
-            folder + segment.file_name, *place, segment.base_offset or 0, size, modified_ns,
-            log_start_offset=log.start_offset, inode=inode,
-        )  # fmt: skip
+        prefix = os.path.join(log.partition.path, "")
+        segments = (
+            SegmentView(
+                prefix + one.file_name, one.base_offset or 0, *(one.listed_status() or (0,))
+            )
+            for one in log.segments
+        )
+        yield LogView(_place_of(log.partition), tuple(segments), log.start_offset)
 
 
 def _report_marks(place: PartitionDir, names: Sequence[str], on_problem: OnProblem) -> None:
@@ -346,27 +190,21 @@ def _is_selected(place: PartitionDir, options: Options) -> bool:
     return options.selects(*_place_of(place))
 
 
-def _place_of(place: PartitionDir) -> tuple[str, int]:
+def _place_of(place: PartitionDir) -> TopicPartition:
     """Return the topic and partition of a folder, or the values for one without these."""
-    topic = NO_TOPIC if place.topic is None else place.topic
-    return topic, NO_PARTITION if place.partition is None else place.partition
+    partition = NO_PARTITION if place.partition is None else place.partition
+    return place.topic or NO_TOPIC, partition
 
 
-def _found(
-    path: str,
-    place: PartitionDir,
-    name: SegmentName | None,
-    size: int,
-    modified_ns: int | None,
-) -> ListedSegment:
-    base_offset = None if name is None else name.base_offset
-    known = NO_BASE_OFFSET if base_offset is None else base_offset
-    return ListedSegment(path, *_place_of(place), known, size, modified_ns)
+def _base_offset(path: str) -> int:
+    name = parse_segment_name(os.path.basename(path))
+    return NO_BASE_OFFSET if name is None or name.base_offset is None else name.base_offset
 
 
-def _named(file: ListedSegment, options: Options) -> ListedSegment:
-    """Return a file that is given as such: by default, it is read from its first record."""
-    return file._replace(log_start_offset=options.log_start_offset or 0, is_named=True)
+def _given(place: PartitionDir, files: Iterable[SegmentView], options: Options) -> LogView:
+    """Return a log of files that are given as such: by default, all of their records are read."""
+    segments = tuple(file._replace(is_named=True) for file in files)
+    return LogView(_place_of(place), segments, options.log_start_offset or 0)
 
 
 # ---- object stores -----------------------------------------------------------------------
@@ -374,14 +212,16 @@ def _named(file: ListedSegment, options: Options) -> ListedSegment:
 
 def _list_objects(
     url: ObjectUrl, options: Options, starts: LogStarts, on_problem: OnProblem
-) -> Iterator[ListedSegment]:
+) -> Iterator[LogView]:
     base, pattern = _split_glob(url.url)
     root = list_folder(replace(url, url=f"{base}/") if pattern else url)
     if root is None:
         stored = open_object(url.url, url.storage_options)
         parent, _, name = stored.path.rpartition("/")
-        if _is_selected(partition_dir(parent), options):
-            yield _named(_found_object(stored.info, name, partition_dir(parent)), options)
+        partition = partition_dir(parent)
+        if _is_selected(partition, options):
+            file = _object_view(f"{partition.path}/{name}", stored.info)
+            yield _given(partition, [file], options)
         return
     below, named = [], []
     for folder in root.tree():
@@ -391,25 +231,27 @@ def _list_objects(
         names = folder.names()
         _report_marks(partition, names, on_problem)
         inner = folder.path.relative_to(root.path).parts
-        for name in names:
-            key = (*inner, name)
-            if not _matches(key, pattern):
-                continue
-            found = _found_object(folder.info(name), name, partition)
-            found = found._replace(has_index=sibling_name(name, "index") in names)
-            if pattern and len(key) == len(pattern):
-                named.append(_named(found, options))
-            elif live_base_offset(name) is not None and partition.state is None:
-                below.append(found._replace(log_start_offset=starts(partition)))
+        known, is_named = set(names), len(inner) + 1 == len(pattern)
+        files = [
+            _object_view(f"{partition.path}/{name}", folder.info(name))._replace(
+                has_index=sibling_name(name, "index") in known
+            )
+            for name in names
+            if _matches((*inner, name), pattern)
+            and (is_named or (live_base_offset(name) is not None and partition.state is None))
+        ]
+        if files and is_named:
+            named.append(_given(partition, files, options))
+        elif files:
+            below.append(LogView(_place_of(partition), tuple(files), starts(partition)))
     if pattern and not named and not below and options == options.of_all_partitions():
         raise FileNotFoundError(errno.ENOENT, "no object exists at", url.url)
     yield from named or below
 
 
-def _found_object(info: ObjectInfo, name: str, partition: PartitionDir) -> ListedSegment:
-    path = f"{partition.path}/{name}"
-    found = _found(path, partition, parse_segment_name(name), info.size, _nanoseconds(info))
-    return found._replace(etag=info.etag or "")
+def _object_view(path: str, info: ObjectInfo) -> SegmentView:
+    modified_ns, etag = _nanoseconds(info), info.etag or ""
+    return SegmentView(path, _base_offset(path), info.size, modified_ns, etag=etag)
 
 
 def _nanoseconds(info: ObjectInfo) -> int | None:
@@ -431,7 +273,7 @@ def _matches(key: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(key) >= len(pattern) and all(map(fnmatch.fnmatchcase, key, pattern))
 
 
-def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[ListedSegment]:
+def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[LogView]:
     """Yield the logs in remote storage: objects with the bytes of a log, and chunked ones."""
     keys = json.loads(options.tiered_keys)
     tier = read_tier(store_at(place), layout=options.tiered_layout or "auto", keys=keys)
@@ -444,47 +286,9 @@ def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[ListedSegm
         assert isinstance(stored, PlainFile)
         if not options.selects(one.topic, one.partition):
             continue
-        yield ListedSegment(
-            path=f"{tier.path}/{stored.item.key}",
-            topic=one.topic,
-            partition=one.partition,
+        segment = _object_view(f"{tier.path}/{stored.item.key}", stored.item)._replace(
             base_offset=one.base_offset,
             size=one.size,
-            modified_ns=_nanoseconds(stored.item),
-            log_start_offset=options.log_start_offset or 0,
-            etag=stored.item.etag or "",
             tier=None if stored is one.log else str(tier.path),
-            stored_size=stored.item.size,
         )
-
-
-def _open_chunked(file: ListedSegment, tier: str, options: Options) -> SourceLike:
-    store: TierStore = FolderStore(tier)
-    if is_url(tier):
-        store = PrefixStore(ObjectUrl(tier, store_settings(options)), is_listed=False)
-    item = ObjectInfo(file.path.removeprefix(f"{tier}/"), file.stored_size)
-    return open_chunked_log(store, item, KeyRing(json.loads(options.tiered_keys)))
-
-
-# ---- indexes -----------------------------------------------------------------------------
-
-
-def read_hints(file: ListedSegment, options: Options) -> IndexHints | None:
-    """Read the index next to a file; None if it has none, or one that is damaged."""
-    if file.base_offset == NO_BASE_OFFSET:
-        return None
-    data = _read_index(file, options)
-    return IndexHints.parse(data, file.base_offset) if data else None
-
-
-def _read_index(file: ListedSegment, options: Options) -> bytes | None:
-    folder, _, name = file.path.rpartition("/")
-    index = sibling_name(name, "index") or ""
-    try:
-        if file.is_local:
-            return DiskFolder(folder).read(index)
-        if file.has_index:
-            return read_stored(open_object(f"{folder}/{index}", store_settings(options)))
-    except OSError:  # there is none, or no longer: a walk from the beginning needs no index
-        pass
-    return None
+        yield LogView((one.topic, one.partition), (segment,), options.log_start_offset or 0)

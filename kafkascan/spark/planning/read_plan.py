@@ -13,12 +13,8 @@ from kafkascan.logs.log_dir import read_again_if_changed
 from kafkascan.logs.reading import iter_records
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import (
-    ListedSegment,
-    OnProblem,
-    open_file,
-    warn_of_problem,
-)
+from kafkascan.spark.planning.file_listing import OnProblem, warn_of_problem
+from kafkascan.spark.planning.log_views import LogView, open_file
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.segment_ends import (
     SegmentEnds,
@@ -29,10 +25,7 @@ from kafkascan.spark.planning.task_plan import (
     ScanTask,
     bounds_of,
     list_selected,
-    logs_of,
     plan,
-    served_files,
-    start_of,
 )
 from kafkascan.tables.table import Problem
 
@@ -41,7 +34,7 @@ _ROWS = 1 << 14
 _AFTER_ALL = 2**63 - 1
 
 
-def resolve_times(files: Sequence[ListedSegment], options: Options) -> Bounds:
+def resolve_times(logs: Sequence[LogView], options: Options) -> Bounds:
     """
     Look up the offsets of the options' timestamps, if they have any.
 
@@ -60,36 +53,31 @@ def resolve_times(files: Sequence[ListedSegment], options: Options) -> Bounds:
     """
     if not (options.starts_at_times or options.ends_at_times):
         return {}
-    logs = logs_of(files)
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = pool.map(lambda log: _bounds(log, options), logs.values())
-        return dict(zip(logs, found, strict=True))
+        found = pool.map(lambda log: _bounds(log, options), logs)
+        return dict(zip((log.folder for log in logs), found, strict=True))
 
 
-def _bounds(log: Sequence[ListedSegment], options: Options) -> tuple[int | None, int | None]:
-    partition = (log[0].topic, log[0].partition)
-    start, _ = bounds_of(options, partition)
-    starting = options.starting_time(partition)
+def _bounds(log: LogView, options: Options) -> tuple[int | None, int | None]:
+    start, _ = bounds_of(options, log.partition)
+    starting = options.starting_time(log.partition)
     if starting is not None and starting != EARLIEST:
         start = starting_offset_at(log, starting, options)
         start = _AFTER_ALL if start is None else start
     return start, stop_of(log, options)
 
 
-def stop_of(log: Sequence[ListedSegment], options: Options) -> int | None:
+def stop_of(log: LogView, options: Options) -> int | None:
     """Return the offset where the options end a read of a log; None is the end of the log."""
-    partition = (log[0].topic, log[0].partition)
-    ending = options.ending_time(partition)
+    ending = options.ending_time(log.partition)
     if ending == EARLIEST:
-        return start_of(log)
+        return log.start_offset
     if ending is not None and ending != LATEST:
         return first_offset_at(log, ending, options)
-    return bounds_of(options, partition)[1]
+    return bounds_of(options, log.partition)[1]
 
 
-def starting_offset_at(
-    log: Sequence[ListedSegment], timestamp: int, options: Options
-) -> int | None:
+def starting_offset_at(log: LogView, timestamp: int, options: Options) -> int | None:
     """
     Return the offset where a read of a log starts at a timestamp; None is the end of the log.
 
@@ -103,17 +91,16 @@ def starting_offset_at(
     found = first_offset_at(log, timestamp, options)
     if found is None and options.starting_offsets_by_timestamp_strategy == "error":
         raise ValueError(
-            f"{log[0].folder}: no record is at or after startingTimestamp {timestamp}; with"
+            f"{log.folder}: no record is at or after startingTimestamp {timestamp}; with"
             " startingOffsetsByTimestampStrategy=latest, the read starts at the end of the log"
         )
     return found
 
 
-def first_offset_at(log: Sequence[ListedSegment], timestamp: int, options: Options) -> int | None:
+def first_offset_at(log: LogView, timestamp: int, options: Options) -> int | None:
     """Return the offset of the first record at or after a timestamp; None if there is none."""
-    log_start = start_of(log)
-    for file in served_files(log):
-        start = max(log_start, file.first_offset)
+    for file in log.served_segments:
+        start = max(log.start_offset, file.first_offset)
         source = open_file(file, options)
         for table in RangeWalk(source, 0, source.size).tables(_ROWS):
             rows = table[(table["max_timestamp"] >= timestamp) & (last_offset(table) >= start)]
@@ -162,26 +149,23 @@ def plan_read(options: Options, on_problem: OnProblem = warn_of_problem) -> list
 def _plan(options: Options) -> tuple[list[ScanTask], list[Problem]]:
     """Return the tasks of a read, and what is wrong with its logs."""
     problems: list[Problem] = []
-    files = list_selected(options, problems.append)
-    require_selected({(one.topic, one.partition) for one in files}, options)
-    files = read_once(files, options, SegmentEnds(options), problems.append)
-    return plan(files, options, resolve_times(files, options)), problems
+    logs = list_selected(options, problems.append)
+    require_selected({log.partition for log in logs}, options)
+    logs = read_once(logs, options, SegmentEnds(options), problems.append)
+    return plan(logs, options, resolve_times(logs, options)), problems
 
 
 def require_selected(known: set[TopicPartition], options: Options) -> None:
     """Raise an error, as `plan_read` does, if options name topics or partitions without logs."""
-    missing = missing_topics({topic for topic, _ in known}, options)
-    if missing and not options.ignore_missing_files:
-        reason = f"no segments of the selected topics {', '.join(missing[:_NAMES_SHOWN])}"
-        raise NoLogsError(", ".join(options.paths), reason)
+    require_topics(known, options)
     if options.assign is not None and not options.ignore_missing_files:
         _require_partitions("assign", set(options.assign), known)
     require_partitions(known, options)
 
 
-def require_logs(files: Sequence[ListedSegment], options: Options) -> None:
+def require_topics(known: set[TopicPartition], options: Options) -> None:
     """Raise `NoLogsError` if no log is of a topic that the options name."""
-    missing = missing_topics({one.topic for one in files}, options)
+    missing = missing_topics({topic for topic, _ in known}, options)
     if missing and not options.ignore_missing_files:
         reason = f"no segments of the selected topics {', '.join(missing[:_NAMES_SHOWN])}"
         raise NoLogsError(", ".join(options.paths), reason)

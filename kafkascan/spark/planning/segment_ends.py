@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,18 +14,17 @@ from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import (
+from kafkascan.spark.planning.file_listing import OnProblem
+from kafkascan.spark.planning.log_views import (
     NO_BASE_OFFSET,
-    ListedSegment,
-    OnProblem,
+    LogView,
+    SegmentView,
     open_current,
     read_hints,
 )
-from kafkascan.spark.planning.task_plan import logs_of, served_files
 from kafkascan.tables.table import Problem
 
 _THREADS = 8
@@ -49,25 +49,24 @@ class SegmentEnds:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._known: dict[tuple[str, int, int | None, str], int | None] = {}
+        self._known: dict[SegmentView, int | None] = {}
 
-    def look_up(self, files: Sequence[ListedSegment]) -> None:
+    def look_up(self, files: Sequence[SegmentView]) -> None:
         """Look up the ends of files concurrently."""
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(self.of, files))
 
-    def of(self, file: ListedSegment) -> int | None:
+    def of(self, file: SegmentView) -> int | None:
         """Return the offset after the last batch of a file; None without batches."""
-        key = (file.path, file.size, file.modified_ns, file.etag)
-        if key not in self._known:
-            self._known[key] = self._find(file)
-        return self._known[key]
+        if file not in self._known:
+            self._known[file] = self._find(file)
+        return self._known[file]
 
     def keep(self, paths: set[str]) -> None:
         """Forget the ends of the files that are not among these paths."""
-        self._known = {key: end for key, end in self._known.items() if key[0] in paths}
+        self._known = {file: end for file, end in self._known.items() if file.path in paths}
 
-    def _find(self, file: ListedSegment) -> int | None:
+    def _find(self, file: SegmentView) -> int | None:
         try:
             source = open_current(file, self._options)
             return _end_of(source, position_near_end(file, source, self._options))
@@ -75,7 +74,7 @@ class SegmentEnds:
             return None
 
 
-def position_near_end(file: ListedSegment, source: Source, options: Options) -> int:
+def position_near_end(file: SegmentView, source: Source, options: Options) -> int:
     """
     Return the position of a batch that the index of a file names, near its end.
 
@@ -98,10 +97,10 @@ def _end_of(source: Source, position: int) -> int | None:
 
 
 def read_once(
-    files: Sequence[ListedSegment], options: Options, ends: SegmentEnds, on_problem: OnProblem
-) -> list[ListedSegment]:
+    logs: Sequence[LogView], options: Options, ends: SegmentEnds, on_problem: OnProblem
+) -> list[LogView]:
     """
-    Return files with the first offset that is read of each: the end of the segments before it.
+    Return logs with the first offset that is read of each segment: the end of those before it.
 
     This is the rule of the library (`OffsetCursor`) for the segments of folders. Only the ends of
     segments show that they overlap. Looking up all of them would take longer than the plan, so
@@ -114,37 +113,34 @@ def read_once(
 
     Parameters
     ----------
-    files : sequence of ListedSegment
-        Ordered by log and base offset.
+    logs : sequence of LogView
     options : Options
     ends : SegmentEnds
     on_problem : callable
         Called with each pair of segments that contain the same offsets.
     """
-    logs = [served_files(log) for log in logs_of(files).values() if _is_listed(log)]
-    doubtful = {one.path for one in _doubtful(logs, options)}
-    if not doubtful:
-        return list(files)
-    ends.look_up([file for log in logs for file in log if file.path in doubtful])
-    changed: dict[str, ListedSegment] = {}
-    for log in logs:
-        if any(file.path in doubtful for file in log):
-            changed |= {file.path: file for file in _in_turn(log, doubtful, ends, on_problem)}
-    return [changed.get(file.path, file) for file in files]
+    listed = [log for log in logs if _is_listed(log)]
+    doubtful = set(_doubtful(listed, options))
+    ends.look_up(list(doubtful))
+    return [
+        log if doubtful.isdisjoint(log.segments) else _in_turn(log, doubtful, ends, on_problem)
+        for log in logs
+    ]
 
 
-def _is_listed(log: Sequence[ListedSegment]) -> bool:
+def _is_listed(log: LogView) -> bool:
     """Whether files are the live segments of a folder, of which a broker reads each offset once."""
-    is_whole = len(log) > 1 and not any(file.is_named for file in log)
-    return is_whole and log[0].base_offset != NO_BASE_OFFSET
+    is_whole = len(log.segments) > 1 and not any(file.is_named for file in log.segments)
+    return is_whole and log.segments[0].base_offset != NO_BASE_OFFSET
 
 
-def _doubtful(logs: Iterable[Sequence[ListedSegment]], options: Options) -> Iterator[ListedSegment]:
+def _doubtful(logs: Iterable[LogView], options: Options) -> Iterator[SegmentView]:
     """Yield the segments that may contain offsets of later ones, by their times."""
     left = _MOST_CLOSE
     for log in logs:
-        following = _milliseconds(log[-1])
-        for file in reversed(log[:-1]):
+        *earlier, last = log.served_segments
+        following = _milliseconds(last)
+        for file in reversed(earlier):
             modified = _milliseconds(file)
             is_older = modified < following
             is_close = file.is_local and following - modified < _CLOSE_MS and left > 0
@@ -156,54 +152,44 @@ def _doubtful(logs: Iterable[Sequence[ListedSegment]], options: Options) -> Iter
             following = min(following, modified)
 
 
-def _milliseconds(file: ListedSegment) -> int:
+def _milliseconds(file: SegmentView) -> int:
     # The cleaner sets the times of segments in milliseconds.
-    return 0 if file.modified_ns is None else file.modified_ns // _NS_PER_MS
+    return (file.modified_ns or 0) // _NS_PER_MS
 
 
 def _in_turn(
-    log: Sequence[ListedSegment], doubtful: set[str], ends: SegmentEnds, on_problem: OnProblem
-) -> Iterator[ListedSegment]:
-    cursor = OffsetCursor()
-    for file in log:
+    log: LogView, doubtful: set[SegmentView], ends: SegmentEnds, on_problem: OnProblem
+) -> LogView:
+    cursor, (topic, partition) = OffsetCursor(), log.partition
+    served = log.served_segments
+    segments = list(log.segments[: -len(served)])
+    for file in served:
         first = cursor.position if cursor.position > file.base_offset else 0
-        end = ends.of(file) if first or file.path in doubtful else None
-        for overlap in cursor.add(_Place(file.path, file.base_offset), end):
-            place = file.topic or None, file.partition
+        end = ends.of(file) if first or file in doubtful else None
+        segments.append(file._replace(first_offset=first, end_offset=end))
+        for overlap in cursor.add(file, end):
             on_problem(
                 Problem(
                     OFFSET_OVERLAP, overlap.reason, str(overlap.path), Severity.ERROR,
-                    None, *place, False, overlap.first_offset,
+                    None, topic or None, partition, False, overlap.first_offset,
                     overlap.last_offset + 1 - overlap.first_offset,
                 )
             )  # fmt: skip
-        yield file._replace(first_offset=first, end_offset=end)
+    return replace(log, segments=tuple(segments))
 
 
-def find_overlaps(ends: Iterable[tuple[str, int, int | None]]) -> Iterator[SegmentOverlap]:
+def find_overlaps(ends: Iterable[tuple[SegmentView, int | None]]) -> Iterator[SegmentOverlap]:
     """
     Yield the overlaps of segments whose ends are known.
 
     Parameters
     ----------
-    ends : iterable of (str, int, int or None)
-        The path, the base offset and the offset after the last batch of each segment.
+    ends : iterable of (SegmentView, int or None)
+        Each segment, and the offset after its last batch.
     """
-    by_folder = sorted(ends, key=lambda one: (one[0].rpartition("/")[0], one[1]))
-    for _, log in itertools.groupby(by_folder, lambda one: one[0].rpartition("/")[0]):
+    by_folder = sorted(ends, key=lambda one: (one[0].folder, one[0].base_offset))
+    for _, log in itertools.groupby(by_folder, lambda one: one[0].folder):
         cursor = OffsetCursor()
-        for path, base_offset, end in log:
-            if base_offset != NO_BASE_OFFSET:
-                yield from cursor.add(_Place(path, base_offset), end)
-
-
-class _Place:
-    """The path and base offset of a file, as `OffsetCursor` reads them."""
-
-    def __init__(self, path: str, base_offset: int) -> None:
-        self.path = as_path(path)
-        self.base_offset: int | None = base_offset
-
-    def is_in_place(self) -> bool:
-        """Return whether the file is still there; True if it is in a store, which keeps it."""
-        return isinstance(self.path, UrlPath) or self.path.exists()
+        for segment, end in log:
+            if segment.base_offset != NO_BASE_OFFSET:
+                yield from cursor.add(segment, end)

@@ -7,7 +7,7 @@ anywhere; the scan of a range finds its first batch (`RangeWalk`).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -18,13 +18,9 @@ from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import (
-    NO_TOPIC,
-    ListedSegment,
-    OnProblem,
-    list_files,
-    read_hints,
-)
+from kafkascan.spark.options.view_schemas import Row
+from kafkascan.spark.planning.file_listing import OnProblem, list_logs
+from kafkascan.spark.planning.log_views import NO_TOPIC, LogView, SegmentView, read_hints
 from kafkascan.spark.planning.range_walk import IndexHints
 
 # Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
@@ -46,7 +42,9 @@ class ScanRange:
 
     Attributes
     ----------
-    file : ListedSegment
+    partition : tuple of str and int
+        The topic and the partition of its log.
+    file : SegmentView
     start, stop : int
         Byte positions.
     start_offset, stop_offset : int or None
@@ -55,12 +53,20 @@ class ScanRange:
         Base offset of the next segment of the log; None for the last one.
     """
 
-    file: ListedSegment
+    partition: TopicPartition
+    file: SegmentView
     start: int
     stop: int
     start_offset: int | None = None
     stop_offset: int | None = None
     next_base: int | None = None
+
+    @property
+    def file_values(self) -> Row:
+        """The values of the columns that identify the file (`FILE_FIELDS`)."""
+        topic, partition = self.partition
+        names = {"segment": self.file.name, "path": self.file.path}
+        return {"topic": topic, "partition": partition} | names
 
     @property
     def is_last(self) -> bool:
@@ -90,8 +96,7 @@ class ScanTask:
     ----------
     ranges : tuple of ScanRange
     logs : dict
-        For ``read_committed``: all files of a log by folder, from which the task reads how
-        transactions ended.
+        For ``read_committed``: logs by folder, from which the task reads how transactions ended.
     views : dict
         For ``read_committed``: how transactions ended by folder, if the driver knows it.
     has_stops : bool
@@ -108,8 +113,8 @@ class ScanTask:
 Bounds = dict[str, tuple["int | None", "int | None"]]
 """Start offset (inclusive) and stop offset (exclusive) of logs, by folder."""
 
-Logs: TypeAlias = "Mapping[str, tuple[ListedSegment, ...]]"
-"""All files of logs, by folder."""
+Logs: TypeAlias = "Mapping[str, LogView]"
+"""Logs by folder."""
 
 Views: TypeAlias = "Mapping[str, CommittedView]"
 """How the transactions of logs ended, by folder."""
@@ -120,7 +125,7 @@ _NO_VIEWS: Views = {}
 
 
 def plan(
-    files: Sequence[ListedSegment],
+    logs: Sequence[LogView],
     options: Options,
     times: Bounds | None = None,
     views: Views | None = None,
@@ -130,8 +135,7 @@ def plan(
 
     Parameters
     ----------
-    files : sequence of ListedSegment
-        Ordered by log and base offset.
+    logs : sequence of LogView
     options : Options
     times : dict, optional
         Offsets of the options' timestamps, by folder.
@@ -142,10 +146,10 @@ def plan(
     -------
     list of ScanTask
     """
-    ranges = list(_cut(list(_bounded(files, options, times or {})), options))
+    ranges = list(_cut(list(_bounded(logs, options, times or {})), options))
     tasks = [ScanTask(one) for one in _packed(ranges, options)]
     if options.isolation_level == "read_committed":
-        tasks = _with_logs(tasks, files, views or {})
+        tasks = _with_logs(tasks, logs, views or {})
     return tasks
 
 
@@ -161,51 +165,25 @@ def concurrent_files(task: ScanTask, options: Options) -> int:
     return 2 if options.prefetch and is_local else 1
 
 
-def list_selected(
-    options: Options, on_problem: OnProblem = lambda problem: None
-) -> list[ListedSegment]:
+def list_selected(options: Options, on_problem: OnProblem = lambda problem: None) -> list[LogView]:
     """
-    List the files of the requested topics and partitions, for a batch query.
+    List the logs of the requested topics and partitions, for a batch query.
 
     Raises
     ------
     NoLogsError
         If no file is of such a topic or partition and `ignore_missing_files` is false.
-    As `list_files`.
+    As `list_logs`.
     """
-    selected = list_files(options, on_problem)
+    selected = list_logs(options, on_problem)
     if not selected and not options.ignore_missing_files:
-        files = list_files(options.of_all_partitions())
-        topics = sorted({file.topic for file in files if file.topic != NO_TOPIC})
+        everything = list_logs(options.of_all_partitions())
+        topics = sorted({log.partition[0] for log in everything} - {NO_TOPIC})
         known = f"; the topics are {', '.join(topics[:_NAMED_TOPICS])}" if topics else ""
         known += f" and {len(topics) - _NAMED_TOPICS} more" if len(topics) > _NAMED_TOPICS else ""
         reason = f"no segments of the selected topics, partitions and files{known}"
         raise NoLogsError(", ".join(options.paths), reason)
     return selected
-
-
-def logs_of(files: Iterable[ListedSegment]) -> dict[str, tuple[ListedSegment, ...]]:
-    """Group files by folder; each folder is the log of a partition."""
-    logs: dict[str, list[ListedSegment]] = {}
-    for file in files:
-        logs.setdefault(file.folder, []).append(file)
-    return {folder: tuple(log) for folder, log in logs.items()}
-
-
-def start_of(log: Sequence[ListedSegment]) -> int:
-    """Return the first offset that is read of a log: by default, as a broker has it."""
-    return max(log[0].base_offset, log[0].log_start_offset)
-
-
-def served_files(log: Sequence[ListedSegment]) -> list[ListedSegment]:
-    """Return the files of a log that may contain its first offset or later ones."""
-    start = start_of(log)
-    later = [file.base_offset for file in log[1:]]
-    return [
-        file
-        for file, follower in zip(log, [*later, None], strict=True)
-        if follower is None or follower > start
-    ]
 
 
 def bounds_of(options: Options, partition: TopicPartition) -> tuple[int | None, int | None]:
@@ -227,47 +205,42 @@ def _bound(offsets: object, partition: TopicPartition, unlimited: int) -> int | 
     return None if offset < 0 else int(offset)
 
 
-def _bounded(
-    files: Sequence[ListedSegment], options: Options, times: Bounds
-) -> Iterator[ScanRange]:
+def _bounded(logs: Sequence[LogView], options: Options, times: Bounds) -> Iterator[ScanRange]:
     """Yield whole files as ranges, except files that cannot contain requested offsets."""
     if options.starting_offsets == "latest" and not options.starts_at_times:
         raise ValueError("startingOffsets=latest requires a stream")
-    for folder, log in logs_of(files).items():
-        bounds = times.get(folder) or bounds_of(options, (log[0].topic, log[0].partition))
-        for file, follower in zip(log, [*log[1:], None], strict=True):
-            one = _bounded_file(file, _next_base(file, follower), bounds)
-            if one is not None and _may_match(file, options):
+    for log in logs:
+        bounds = times.get(log.folder) or bounds_of(options, log.partition)
+        for file, follower in zip(log.segments, [*log.segments[1:], None], strict=True):
+            one = _bounded_file(log, file, _next_base(file, follower), bounds)
+            if one is not None and _may_match(one, options):
                 yield one
 
 
 def _bounded_file(
-    file: ListedSegment, next_base: int | None, bounds: tuple[int | None, int | None]
+    log: LogView, file: SegmentView, next_base: int | None, bounds: tuple[int | None, int | None]
 ) -> ScanRange | None:
     """Return a file as a range; None if it cannot contain requested offsets."""
     start, stop = bounds
     if next_base is not None:
         # A broker does not serve the segments before its log start offset, whatever they contain.
         end = next_base if file.end_offset is None else max(next_base, file.end_offset)
-        if next_base <= file.log_start_offset or (start is not None and end <= start):
+        if next_base <= log.log_start_offset or (start is not None and end <= start):
             return None
-    if file.log_start_offset > max(file.base_offset, 0):
-        start = max(start or 0, file.log_start_offset)
+    if log.log_start_offset > max(file.base_offset, 0):
+        start = max(start or 0, log.log_start_offset)
     if file.first_offset:
         start = max(start or 0, file.first_offset)
     if stop is not None and max(file.base_offset, start or 0) >= stop:
         return None
-    return ScanRange(file, 0, file.size, start, stop, next_base)
+    return ScanRange(log.partition, file, 0, file.size, start, stop, next_base)
 
 
-def _may_match(file: ListedSegment, options: Options) -> bool:
-    if options.where is None:
-        return True
-    values = {"topic": file.topic, "partition": file.partition, "segment": file.name}
-    return options.where.may_match_file(values)
+def _may_match(one: ScanRange, options: Options) -> bool:
+    return options.where is None or options.where.may_match_file(one.file_values)
 
 
-def _next_base(file: ListedSegment, follower: ListedSegment | None) -> int | None:
+def _next_base(file: SegmentView, follower: SegmentView | None) -> int | None:
     """
     Return the base offset of the next segment of a log, if `follower` is that.
 
@@ -337,10 +310,8 @@ def _packed(ranges: Sequence[ScanRange], options: Options) -> Iterator[tuple[Sca
         yield tuple(ranges[group])
 
 
-def _with_logs(
-    tasks: list[ScanTask], files: Sequence[ListedSegment], views: Views
-) -> list[ScanTask]:
-    logs = logs_of(files)
+def _with_logs(tasks: list[ScanTask], listed: Sequence[LogView], views: Views) -> list[ScanTask]:
+    logs = {log.folder: log for log in listed}
     found = []
     for task in tasks:
         folders = dict.fromkeys(one.file.folder for one in task.ranges)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,14 +15,14 @@ from kafkascan.io.sources import Source, read_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import (
+from kafkascan.spark.planning.file_listing import list_logs, warn_of_problem
+from kafkascan.spark.planning.log_views import (
     NO_BASE_OFFSET,
     NO_PARTITION,
-    ListedSegment,
-    list_files,
+    LogView,
+    SegmentView,
     open_current,
     read_hints,
-    warn_of_problem,
 )
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.read_plan import require_selected, stop_of
@@ -31,7 +31,6 @@ from kafkascan.spark.planning.segment_ends import (
     position_near_end,
     read_once,
 )
-from kafkascan.spark.planning.task_plan import logs_of, start_of
 from kafkascan.spark.rows.committed_views import CommittedViews
 from kafkascan.spark.rows.damage_modes import logger
 
@@ -87,7 +86,7 @@ class LogEnds:
         if options.isolation_level == "read_committed":
             self._views = CommittedViews(options)
 
-    def logs(self) -> dict[TopicPartition, tuple[ListedSegment, ...]]:
+    def logs(self) -> dict[TopicPartition, LogView]:
         """
         List the current logs.
 
@@ -96,19 +95,18 @@ class LogEnds:
         ValueError
             If two folders contain the same partition, or a folder is not named topic-partition.
         """
-        found: dict[TopicPartition, tuple[ListedSegment, ...]] = {}
+        found: dict[TopicPartition, LogView] = {}
         everything = self._options.replace(ignore_missing_files=True)
-        files = list_files(everything, warn_of_problem)
-        selected = read_once(files, self._options, self._segment_ends, warn_of_problem)
-        for folder, log in logs_of(selected).items():
-            partition = (log[0].topic, log[0].partition)
-            if log[0].partition == NO_PARTITION or log[0].base_offset == NO_BASE_OFFSET:
-                raise ValueError(f"{log[0].path}: a stream needs folders named topic-partition")
-            if partition in found:
-                other = found[partition][0].folder
-                raise ValueError(f"{partition[0]}-{partition[1]} is in {other} and in {folder}")
-            found[partition] = log
-        self._forget({file.path for log in found.values() for file in log})
+        listed = list_logs(everything, warn_of_problem)
+        for log in read_once(listed, self._options, self._segment_ends, warn_of_problem):
+            (topic, partition), first = log.partition, log.segments[0]
+            if partition == NO_PARTITION or first.base_offset == NO_BASE_OFFSET:
+                raise ValueError(f"{first.path}: a stream needs folders named topic-partition")
+            if log.partition in found:
+                other = found[log.partition].folder
+                raise ValueError(f"{topic}-{partition} is in {other} and in {log.folder}")
+            found[log.partition] = log
+        self._forget({file.path for log in found.values() for file in log.segments})
         return found
 
     def _forget(self, paths: set[str]) -> None:
@@ -126,10 +124,10 @@ class LogEnds:
         for partition, log in logs.items():
             stop, found[partition] = stop_of(log, self._options), self.end_of(log)
             if stop is not None:
-                found[partition] = max(min(stop, found[partition]), start_of(log))
+                found[partition] = max(min(stop, found[partition]), log.start_offset)
         return found
 
-    def end_of(self, log: Sequence[ListedSegment]) -> int:
+    def end_of(self, log: LogView) -> int:
         """
         Return the offset up to which a stream may read.
 
@@ -143,20 +141,20 @@ class LogEnds:
         if self._views is not None:
             stable = self._views.view(log, file_end.position).last_stable_offset
             end = min(end, stable)
-        return max(end, start_of(log), log[-1].first_offset)
+        return max(end, log.start_offset, log.segments[-1].first_offset)
 
-    def view_of(self, log: Sequence[ListedSegment]) -> CommittedView | None:
+    def view_of(self, log: LogView) -> CommittedView | None:
         """Return how the transactions of a log ended; None unless the options need it."""
         if self._views is None:
             return None
         return self._views.view(log, self._file_end(log).position)
 
-    def written_end_of(self, log: Sequence[ListedSegment]) -> int:
+    def written_end_of(self, log: LogView) -> int:
         """Return the offset after the last complete batch."""
-        return max(self._file_end(log).next_offset, log[-1].first_offset)
+        return max(self._file_end(log).next_offset, log.segments[-1].first_offset)
 
-    def _file_end(self, log: Sequence[ListedSegment]) -> FileEnd:
-        file = log[-1]
+    def _file_end(self, log: LogView) -> FileEnd:
+        file = log.segments[-1]
         try:
             source = open_current(file, self._options)
         except FileNotFoundError:  # deleted by retention
@@ -205,9 +203,9 @@ class LogEnds:
             last_header=read_bytes(source, complete.last_position, BATCH_HEADER_SIZE),
         )
 
-    def offset_after(self, log: Sequence[ListedSegment], start: int, size: int) -> int:
+    def offset_after(self, log: LogView, start: int, size: int) -> int:
         """Return the offset after the batches of about `size` bytes from `start`; at least one."""
-        for file, follower in zip(log, [*log[1:], None], strict=True):
+        for file, follower in zip(log.segments, [*log.segments[1:], None], strict=True):
             if follower is not None and follower.base_offset <= start:
                 continue
             begin = max(start, file.first_offset)
@@ -223,7 +221,7 @@ class LogEnds:
                 return follower.base_offset
         return 2**63 - 1
 
-    def _walk_after(self, file: ListedSegment, start: int, size: int) -> tuple[int | None, int]:
+    def _walk_after(self, file: SegmentView, start: int, size: int) -> tuple[int | None, int]:
         """Return the offset after the batches of a size, if the file has as many; and the rest."""
         source = open_current(file, self._options)
         walk = RangeWalk(source, 0, source.size, min(size, _TABLE_BYTES))

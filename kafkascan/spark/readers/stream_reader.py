@@ -18,13 +18,13 @@ from kafkascan.spark.options.option_values import (
 )
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema
-from kafkascan.spark.planning.file_listing import ListedSegment
+from kafkascan.spark.planning.log_views import LogView
 from kafkascan.spark.planning.read_plan import (
     missing_topics,
     require_partitions,
     starting_offset_at,
 )
-from kafkascan.spark.planning.task_plan import ScanTask, plan, start_of
+from kafkascan.spark.planning.task_plan import ScanTask, plan
 from kafkascan.spark.readers.frames import prepare_worker
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.rows.damage_modes import logger
@@ -63,7 +63,7 @@ def _available_now() -> type:
     return SupportsTriggerAvailableNow
 
 
-Logs = dict[TopicPartition, tuple[ListedSegment, ...]]
+Logs = dict[TopicPartition, LogView]
 
 
 class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[misc]
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         self._reached = {one: self._initial(one, log) for one, log in logs.items()}
         return format_offsets(self._reached)
 
-    def _initial(self, partition: TopicPartition, log: Sequence[ListedSegment]) -> int:
+    def _initial(self, partition: TopicPartition, log: LogView) -> int:
         time = self._options.starting_time(partition)
         if time is not None and time != EARLIEST:
             found = starting_offset_at(log, time, self._options)
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         else:
             offset = EARLIEST if given == "earliest" else LATEST
         if offset == EARLIEST:
-            return start_of(log)
+            return log.start_offset
         return self._ends.end_of(log) if offset == LATEST else offset
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -124,7 +124,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             return format_offsets(end)
         for partition, log in logs.items():
             # What no longer exists counts for no limit.
-            begin[partition] = max(begin.get(partition, EARLIEST), start_of(log))
+            begin[partition] = max(begin.get(partition, EARLIEST), log.start_offset)
         return format_offsets(self._limited(begin, end, logs, limit))
 
     def _require_kept(self, start: Positions, end: Positions, logs: Logs) -> Positions:
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             name = f"{partition[0]}-{partition[1]}"
             if partition not in logs:
                 self._lose(f"{name} no longer exists; the stream was at offset {offset}")
-            elif (first := start_of(logs[partition])) > offset:
+            elif (first := logs[partition].start_offset) > offset:
                 self._lose(f"{name}: offsets {offset} to {first - 1} no longer exist")
             elif partition in end and end[partition] < offset:
                 # Not lost if the log has these offsets after its last stable offset.
@@ -205,18 +205,16 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             starting_timestamp=None,
             starting_offsets_by_timestamp=None,
         )
-        files = [file for one in sorted(grown) for file in logs[one]]
-        views = {logs[one][0].folder: self._view(one, logs[one], stop[one]) for one in grown}
-        tasks = plan(files, options, views={k: v for k, v in views.items() if v is not None})
+        read = [logs[one] for one in sorted(grown)]
+        views = {log.folder: self._view(log, stop[log.partition]) for log in read}
+        tasks = plan(read, options, views={k: v for k, v in views.items() if v is not None})
         return [ScanPartition(replace(task, has_stops=True)) for task in tasks]
 
-    def _view(
-        self, partition: TopicPartition, log: Sequence[ListedSegment], stop: int
-    ) -> CommittedView | None:
+    def _view(self, log: LogView, stop: int) -> CommittedView | None:
         """Return how the transactions before `stop` ended; later transactions do not change it."""
         view = self._ends.view_of(log)
-        if view is not None and max(view.last_stable_offset, start_of(log)) < stop:
-            name = f"{partition[0]}-{partition[1]}"
+        if view is not None and max(view.last_stable_offset, log.start_offset) < stop:
+            name = f"{log.partition[0]}-{log.partition[1]}"
             self._lose(f"{name} is only stable up to {view.last_stable_offset}, not to {stop}")
         return view
 

@@ -13,7 +13,7 @@ from kafkascan.batches.columns import BatchTable, column
 from kafkascan.format.errors import CorruptBatchError, record_error
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row, arrow_schema
-from kafkascan.spark.planning.file_listing import ListedSegment
+from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import (
     code_array,
     code_names,
@@ -36,16 +36,6 @@ def intact_status(verifies: bool) -> str:
     return STATUS_OK if verifies else HEADERS_OK
 
 
-def file_values(file: ListedSegment) -> Row:
-    """Return the values of the columns that identify a file (`FILE_FIELDS`)."""
-    return {
-        "topic": file.topic,
-        "partition": file.partition,
-        "segment": file.name,
-        "path": file.path,
-    }
-
-
 def column_lookup(batches: BatchTable, file: Row) -> Callable[[str], object]:
     """Return a function that gives a `WhereClause` the values of a column."""
 
@@ -64,13 +54,13 @@ class BatchRows:
 
     Parameters
     ----------
-    file : ListedSegment
+    one : ScanRange
     options : Options
     """
 
-    def __init__(self, file: ListedSegment, options: Options) -> None:
-        self._path = file.path
-        self._file_values = file_values(file)
+    def __init__(self, one: ScanRange, options: Options) -> None:
+        self._path = one.file.path
+        self._file_values = one.file_values
         self._columns = options.schema()
         self._schema = arrow_schema(self._columns)
         constants = self._file_values | {"status": intact_status(options.verifies), "error": None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +12,7 @@ from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import ListedSegment, open_current, open_file
+from kafkascan.spark.planning.log_views import LogView, SegmentView, open_current, open_file
 
 _ROWS = 1 << 14
 _LOGS_KEPT = 4
@@ -50,7 +49,7 @@ class CommittedViews:
         self._options = options
         self._logs: dict[str, ReadLog] = {}
 
-    def forget(self, file: ListedSegment) -> None:
+    def forget(self, file: SegmentView) -> None:
         """Forget the log of a file, if this file was read last; it is then read again."""
         known = self._logs.get(file.folder)
         if known is not None and known.path == file.path:
@@ -60,13 +59,13 @@ class CommittedViews:
         """Forget the logs whose last read file is not among these paths."""
         self._logs = {folder: known for folder, known in self._logs.items() if known.path in paths}
 
-    def view(self, log: Sequence[ListedSegment], end: int) -> CommittedView:
+    def view(self, log: LogView, end: int) -> CommittedView:
         """
         Return the read_committed view of a log.
 
         Parameters
         ----------
-        log : sequence of ListedSegment
+        log : LogView
         end : int
             Position in the last file up to which the log is read.
 
@@ -75,42 +74,42 @@ class CommittedViews:
         CorruptBatchError
             If the log is damaged before `end`: open transactions are not known.
         """
-        folder = log[-1].folder
-        known = self._logs.pop(folder, None) or ReadLog()  # kept again if nothing is raised
-        if known.path == log[-1].path and known.position > end:
+        files, last = log.segments, log.segments[-1]
+        known = self._logs.pop(log.folder, None) or ReadLog()  # kept again if nothing is raised
+        if known.path == last.path and known.position > end:
             known = ReadLog()
-        paths = [file.path for file in log]
+        paths = [file.path for file in files]
         first = paths.index(known.path) if known.path in paths else 0
-        for file in log[first:]:
+        for file in files[first:]:
             start = known.position if file.path == known.path else 0
             # Only the last file may still be truncated: by a broker that follows another one.
-            opened = open_current if file is log[-1] else open_file
+            opened = open_current if file is last else open_file
             try:
                 source = opened(file, self._options)
             except FileNotFoundError:  # retention deleted it
                 continue
-            stop = end if file is log[-1] else source.size
+            stop = end if file is last else source.size
             known.position = _read_on(known.builder, file, source, start, stop)
             known.path = file.path
-        self._logs[folder] = known
-        return known.builder.view(log[-1].base_offset)
+        self._logs[log.folder] = known
+        return known.builder.view(last.base_offset)
 
 
-def committed_view(log: tuple[ListedSegment, ...], options: Options) -> CommittedView:
+def committed_view(log: LogView, options: Options) -> CommittedView:
     """Return the read_committed view of all segments of a log, as `CommittedViews.view` does."""
     if log not in _views:
         while len(_views) >= _LOGS_KEPT:
             del _views[next(iter(_views))]
-        _views[log] = CommittedViews(options).view(log, log[-1].size)
+        _views[log] = CommittedViews(options).view(log, log.segments[-1].size)
     return _views[log]
 
 
 # A worker reads the ranges of a log one after another, and needs the same view for each.
-_views: dict[tuple[ListedSegment, ...], CommittedView] = {}
+_views: dict[LogView, CommittedView] = {}
 
 
 def _read_on(
-    builder: CommittedViewBuilder, file: ListedSegment, source: Source, start: int, stop: int
+    builder: CommittedViewBuilder, file: SegmentView, source: Source, start: int, stop: int
 ) -> int:
     """Add the batches that start in a range; return the position after the last one."""
     walk = BatchWalk(source, start, stop)

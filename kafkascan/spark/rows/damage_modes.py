@@ -48,8 +48,7 @@ class DamageHandler:
         """Raise the error (FAILFAST), keep it (PERMISSIVE), or log and count it (DROPMALFORMED)."""
         if self._fails_fast:
             raise error
-        if self._on_damage is not None:
-            self._on_damage(error)
+        self.report(error)
         if self._drops:
             self.dropped += 1
             logger.warning("dropped: %s", error)
@@ -57,7 +56,7 @@ class DamageHandler:
             self._kept.append(error)
 
     def report(self, error: CorruptBatchError) -> None:
-        """Report what is damage to no mode, as no complete batch is lost."""
+        """Report damage, or what is damage to no mode, as no complete batch is lost."""
         if self._on_damage is not None:
             self._on_damage(error)
 

@@ -9,11 +9,8 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError
-from kafkascan.format.file_names import SegmentName
 from kafkascan.format.layout import BATCH_DTYPE
-from kafkascan.io.folders import DiskFolder, Folder
-from kafkascan.io.stores.store_folders import UrlFolder
-from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.io.stores.urls import ObjectUrl, is_url
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import (
     OFFSET_GAP,
@@ -23,16 +20,13 @@ from kafkascan.logs.log_problems import (
     LogProblems,
 )
 from kafkascan.logs.opened_logs import Log
-from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.segment import segment_at
 from kafkascan.logs.walking.batch_offsets import BatchOffsets, SegmentOffsets
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import (
-    NO_BASE_OFFSET,
+from kafkascan.spark.planning.file_listing import list_logs
+from kafkascan.spark.planning.log_views import (
     NO_PARTITION,
-    NO_TOPIC,
-    ListedSegment,
-    is_in_place,
-    list_files,
+    SegmentView,
     open_file,
     store_settings,
 )
@@ -80,16 +74,17 @@ class CompactedLogs:
         self._options = options
         self._known: dict[str, bool] = {}
 
-    def has(self, file: ListedSegment) -> bool:
+    def has(self, file: SegmentView) -> bool:
         """Return whether one of the first segments of a file's log was compacted."""
         if file.tier is not None or self._options.tiered_layout is not None:
             return False  # a topic with remote storage is not compacted
         if file.folder not in self._known:
-            log = list_files(self._options.replace(paths=(file.folder,), ignore_missing_files=True))
-            self._known[file.folder] = any(map(self._is_cleaned, log[:_MOST_SEGMENTS]))
+            place = self._options.replace(paths=(file.folder,), ignore_missing_files=True)
+            files = [segment for log in list_logs(place) for segment in log.segments]
+            self._known[file.folder] = any(map(self._is_cleaned, files[:_MOST_SEGMENTS]))
         return self._known[file.folder]
 
-    def _is_cleaned(self, file: ListedSegment) -> bool:
+    def _is_cleaned(self, file: SegmentView) -> bool:
         offsets, table = BatchOffsets(), np.empty(_ROWS, BATCH_DTYPE)
         try:
             source = open_file(file, self._options)
@@ -124,7 +119,8 @@ class RangeOffsets:
         self._is_judged = one.stop >= one.file.size or not one.file.is_local
         # What is below the name belongs to segments before this one.
         first = max(one.start_offset or 0, one.file.base_offset, 0)
-        self._offsets = SegmentOffsets(_segment_of(one.file), first, is_whole=True)
+        self._log = _log_of(one, options)
+        self._offsets = SegmentOffsets(self._log.segments[0], first, is_whole=True)
 
     def add(self, table: BatchTable) -> None:
         """Add the next batches that the walk passes."""
@@ -151,13 +147,14 @@ class RangeOffsets:
         file = one.file
         if offsets.end_offset is None:  # no batch is requested
             offsets.end_offset = walk.next_offset
-        log = Log(_partition_of(file, self._options), [offsets.segment], one.start_offset or 0)
-        checks = LogChecks(log, problems, expected=file.first_offset or None)
+        checks = LogChecks(self._log, problems, expected=file.first_offset or None)
         checks.add_offsets(offsets)
         is_complete = not file.is_named and self._options.path_glob_filter is None
         if is_whole and is_complete and one.next_base is not None and not self._ends_before():
             checks.add_following(one.next_base, walk.position)
-        if checks.has_gaps and (file.is_named or self._is_replaced() or self._compacted.has(file)):
+        if checks.has_gaps and (
+            file.is_named or not file.is_in_place() or self._compacted.has(file)
+        ):
             checks.forgive_gaps()
         checks.finish()
         for found in problems.found:
@@ -183,24 +180,12 @@ class RangeOffsets:
         stop, end = self._range.stop_offset, self._offsets.reached
         return stop is not None and end is not None and stop <= end
 
-    def _is_replaced(self) -> bool:
-        """Return whether a broker has deleted or replaced the file since it was listed."""
-        file = self._range.file
-        return file.is_local and not is_in_place(file)
 
-
-def _segment_of(file: ListedSegment) -> SegmentFile:
-    base_offset = None if file.base_offset == NO_BASE_OFFSET else file.base_offset
-    return SegmentFile(
-        file.name, SegmentName(base_offset, None, "log", None), DiskFolder(file.folder)
-    )
-
-
-def _partition_of(file: ListedSegment, options: Options) -> PartitionDir:
-    """Return the partition of a file; its data dir has the cleaner's checkpoint."""
-    folder: Folder = DiskFolder(file.folder)
-    if "://" in file.folder:
-        folder = UrlFolder(ObjectUrl(file.folder, store_settings(options)))
-    topic = None if file.topic == NO_TOPIC else file.topic
-    partition = None if file.partition == NO_PARTITION else file.partition
-    return PartitionDir(folder.path, topic, partition, None, folder)
+def _log_of(one: ScanRange, options: Options) -> Log:
+    """Return a log of the file alone; the data dir of its folder has the cleaner's checkpoint."""
+    path = one.file.path
+    segment = segment_at(ObjectUrl(path, store_settings(options)) if is_url(path) else path)
+    topic, partition = one.partition
+    number = None if partition == NO_PARTITION else partition
+    place = PartitionDir(segment.folder.path, topic or None, number, None, segment.folder)
+    return Log(place, [segment], one.start_offset or 0)

@@ -17,7 +17,7 @@ from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
 from kafkascan.records.typed_items import ItemDecoding, ItemPlace
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
 from kafkascan.spark.options.view_schemas import HEADERS, Row, arrow_schema
-from kafkascan.spark.planning.file_listing import ListedSegment
+from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import (
     code_array,
     constant_array,
@@ -25,7 +25,6 @@ from kafkascan.spark.rows.arrow_columns import (
     record_batch_of_rows,
     timestamp_array,
 )
-from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.spark.rows.range_offsets import WrongOffsetsError
 from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
@@ -51,7 +50,7 @@ class RecordRows:
 
     Parameters
     ----------
-    file : ListedSegment
+    one : ScanRange
     options : Options
 
     Attributes
@@ -60,7 +59,7 @@ class RecordRows:
         The columns of `RecordTable` that the rows need, and `offset`.
     """
 
-    def __init__(self, file: ListedSegment, options: Options) -> None:
+    def __init__(self, one: ScanRange, options: Options) -> None:
         self._columns = options.schema()
         self._schema = arrow_schema(self._columns)
         names = [one.name.removesuffix("_raw") for one in self._columns]
@@ -68,7 +67,7 @@ class RecordRows:
         # A record header may name the schema of its value.
         also = ["headers"] if options.readers else []
         self.read_columns = list(dict.fromkeys(["offset", *needed, *also]))
-        self._file_values = file_values(file)
+        self._file_values = one.file_values
         constants = self._file_values | {CORRUPT_RECORD.name: None}
         self._constants = {
             one.name: (constants[one.name], one.arrow_type(is_spark=True))
@@ -81,7 +80,7 @@ class RecordRows:
         self._reads_types = bool(options.readers)
         self.decoding = ItemDecoding(
             {
-                name: reader.decoder(ItemPlace(name, file.path, file.topic, file.partition))
+                name: reader.decoder(ItemPlace(name, one.file.path, *one.partition))
                 for name, reader in options.readers.items()
             }
         )

@@ -27,11 +27,10 @@ from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.segment import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import VIEWS, Row
-from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
-from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, file_values, intact_status
+from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, intact_status
 from kafkascan.spark.rows.range_offsets import RangeOffsets
 from kafkascan.tables.schema import Field
 
@@ -171,9 +170,9 @@ def segment_row(one: ScanRange, source: Source, options: Options, offsets: Range
     states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.states(source)
     wrong = list(offsets.errors(walk, is_whole=damage is None))
     status, error = _verdict(one, walk, damage, wrong, first_bad, bad_checksums)
-    return file_values(file) | {
+    return one.file_values | {
         "size": source.size,
-        "modified": _modified(file),
+        "modified": _modified(one),
         **{name: getattr(summary, name) for name in _OF_SUMMARY},
         "last_offset": None if walk.next_offset is None else offset_before(walk.next_offset),
         "end": str(walk.end),
@@ -215,28 +214,31 @@ def _verdict(
     )
 
 
-def _modified(file: ListedSegment) -> int | None:
+def _modified(one: ScanRange) -> int | None:
     """Return the time of modification in milliseconds since the epoch."""
-    return None if file.modified_ns is None else file.modified_ns // 1_000_000
+    time = one.file.modified_ns
+    return None if time is None else time // 1_000_000
 
 
-def unreadable_row(file: ListedSegment, error: Exception) -> Row:
+def unreadable_row(one: ScanRange, error: Exception) -> Row:
     """Return the row of a file that cannot be read."""
-    counts = [one.name for one in VIEWS["segments"] if one.type == "int64" and not one.nullable]
+    size, path = one.file.size, one.file.path
+    columns = [column for column in VIEWS["segments"] if not column.nullable]
+    counts = [column.name for column in columns if column.type == "int64"]
     return (
-        file_values(file)
+        one.file_values
         | dict.fromkeys(counts, 0)
         | {
-            "size": file.size,
-            "modified": _modified(file),
+            "size": size,
+            "modified": _modified(one),
             "codecs": {},
             "magics": {},
             "end": UNKNOWN,
-            "trailing_bytes": file.size,
+            "trailing_bytes": size,
             "index_state": UNKNOWN,
             "time_index_state": UNKNOWN,
             "status": "UNREADABLE",
-            "error": str(error) if str(file.path) in str(error) else f"{file.path}: {error}",
+            "error": str(error) if path in str(error) else f"{path}: {error}",
         }
     )
 

@@ -20,14 +20,13 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row
-from kafkascan.spark.planning.file_listing import open_file
+from kafkascan.spark.planning.log_views import open_file
 from kafkascan.spark.planning.range_walk import IndexHints, RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.batch_rows import (
     BAD_CHECKSUM,
     BatchRows,
     column_lookup,
-    file_values,
 )
 from kafkascan.spark.rows.committed_views import committed_view
 from kafkascan.spark.rows.damage_modes import (
@@ -208,7 +207,7 @@ def _segment_rows(options: Options, compacted: CompactedLogs, one: ScanRange) ->
         is_gone = isinstance(error, FileNotFoundError) and not one.file.is_broken_link
         if is_gone or options.fails_fast:
             raise
-        row = unreadable_row(one.file, error)
+        row = unreadable_row(one, error)
     if row is None:
         return
     is_damaged = row["error"] is not None and row["status"] not in OFFSET_SYMBOLS
@@ -239,7 +238,7 @@ def _scan_batches(
 
 def _pending_rows(opened: OpenRange) -> Iterator[Callable[[], pa.RecordBatch]]:
     """Yield functions that build the rows of a range."""
-    rows = BatchRows(opened.range.file, opened.options)
+    rows = BatchRows(opened.range, opened.options)
     keeps_bad = opened.options.mode in (None, "PERMISSIVE")
     walk = opened.walk(_TABLE_BYTES if opened.options.verifies else None)
     for batches, verdicts in checked_batches(opened, walk):
@@ -290,7 +289,7 @@ def selected_batches(
         # The header of a compressed message of magic 0 or 1 contains its last offset only.
         mask &= (table["base_offset"] < one.stop_offset) | (table["records_count"] < 0)
     if options.where is not None:
-        look_up = column_lookup(table, file_values(one.file))
+        look_up = column_lookup(table, one.file_values)
         mask = mask & options.where.mask(look_up, len(table))
     if view is not None:
         mask = mask & view.mask(table)
@@ -309,7 +308,7 @@ def _record_batches(task: ScanTask, opened: OpenRange) -> Iterator[pa.RecordBatc
     view = task.views.get(one.file.folder)
     if one.file.folder in task.logs:
         view = committed_view(task.logs[one.file.folder], options)
-    rows = RecordRows(one.file, options)
+    rows = RecordRows(one, options)
     walk = opened.walk(_TABLE_BYTES)
     for table in _tables(walk, opened):
         batches = _readable(selected_batches(table, one, options, view), opened)
