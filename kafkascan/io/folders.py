@@ -302,15 +302,10 @@ class PinnedFolder(DiskFolder):
         self._pins.has_cut = self._pins.has_gone = False
 
     def is_replaced_by(self, newer: PinnedFolder) -> bool:
-        """
-        Return whether a newer listing has no segment of this one, and nothing was read of either.
-
-        False if the newer segments are empty: then the log has no offsets.
-        """
+        """Return whether a newer listing has none of the segments, and neither was read."""
         has_read = self._pins.read or newer._pins.read or self._has_read_of_newer
         has_common = any(self.has_same(name, newer) for _, name in self.live_logs)
-        has_bytes = any(newer._pins.sizes.get(name) for _, name in newer.live_logs)
-        return not has_read and not has_common and has_bytes
+        return not has_read and not has_common
 
     def has_all_read(self, other: PinnedFolder) -> bool:
         """Return whether another listing has all segments that were read of this one."""

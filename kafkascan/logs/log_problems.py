@@ -259,7 +259,7 @@ _CHANGES = {
     LogChange.START: "a broker deleted or replaced segments while the log was read: the answer has"
     " offsets of before and of after",
     LogChange.ALL: "a broker deleted all segments of the log before they were read: the answer has"
-    " no offsets, and the log has later ones by now",
+    " no offsets, and the log may have later ones by now",
     LogChange.END: "the end of the log was cut off while it was read: the answer may have offsets"
     " that the log has no more",
     LogChange.DELETED: "the topic was deleted, or the log moved away, while it was read: the answer"

@@ -80,10 +80,12 @@ def _frame(path: Path, **options: Any) -> Answer:
     return tuple(frame.select("offset", "key").rows()), sorted(found - {"TORN_TAIL", "ZERO_TAIL"})
 
 
-def _spark(view: str, *names: str) -> Callable[[Path], Answer]:
+def _spark(view: str, error: str, *names: str) -> Callable[[Path], Answer]:
     def answer(path: Path) -> Answer:
         found = rows_of_spark(path=str(path), view=view, mode="PERMISSIVE")
-        return (tuple(tuple(row[name] for name in names) for row in found),)
+        errors = {str(row[error]) for row in found}
+        changes = {symbol for symbol in CHANGED if any(symbol in error for error in errors)}
+        return tuple(tuple(row[name] for name in names) for row in found), tuple(changes)
 
     return answer
 
@@ -129,8 +131,8 @@ READERS: dict[str, Callable[[Path], Answer]] = {
     "scan_records": _frame,
     "scan_records committed": lambda path: _frame(path, isolation="read_committed"),
     "LogFollower": _followed,
-    "Spark records": _spark("records", "offset", "key"),
-    "Spark batches": _spark("batches", "base_offset", "max_timestamp"),
+    "Spark records": _spark("records", "_corrupt_record", "offset", "key"),
+    "Spark batches": _spark("batches", "error", "base_offset", "max_timestamp"),
     "records": _printed("records", "LOG", "--columns", "offset,key"),
     "records --tail": _printed("records", "LOG", "--columns", "offset,key", "--tail", "3"),
     "records committed": _printed(

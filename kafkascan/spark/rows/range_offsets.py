@@ -8,7 +8,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.batches.walks import BatchWalk
-from kafkascan.format.errors import CorruptBatchError, KafkaScanError
+from kafkascan.format.errors import CHANGED_WHILE_READ, CorruptBatchError, KafkaScanError
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.stores.urls import ObjectUrl, is_url
 from kafkascan.logs.log_dir import PartitionDir
@@ -59,6 +59,9 @@ class WrongOffsetsError(CorruptBatchError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.position, self.offset, self.reason, self.symbol)
+
+
+_CHANGED = "offsets are missing, and the file was replaced or deleted while it was read"
 
 
 class CompactedLogs:
@@ -152,10 +155,13 @@ class RangeOffsets:
         is_complete = not file.is_named and self._options.path_glob_filter is None
         if is_whole and is_complete and one.next_base is not None and not self._ends_before():
             checks.add_following(one.next_base, walk.position)
-        if checks.has_gaps and (
-            file.is_named or not file.is_in_place() or self._compacted.has(file)
-        ):
+        if checks.has_gaps and (file.is_named or self._compacted.has(file)):
             checks.forgive_gaps()
+        if checks.has_gaps and not file.is_in_place():
+            checks.forgive_gaps()
+            yield WrongOffsetsError(
+                file.path, walk.position, offsets.end_offset, _CHANGED, CHANGED_WHILE_READ
+            )
         checks.finish()
         for found in problems.found:
             if found.symbol in OFFSET_SYMBOLS:
