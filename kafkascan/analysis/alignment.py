@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
-from kafkascan.analysis.fingerprints import FingerprintRows
+from kafkascan.analysis.fingerprints import FINGERPRINT, ROWS, FingerprintRows
+from kafkascan.batches.columns import join_rows
 from kafkascan.batches.resyncing.offset_chains import heaviest_ascending
 from kafkascan.format.errors import STATUS
 
@@ -190,3 +193,153 @@ def _aligned(
     counts = np.diff(np.append(heads, len(rows)))
     runs = np.stack([rows[heads], others[heads], counts], axis=1).astype(np.int64)
     return Alignment(runs, (len(left), len(right)), epoch_changes)
+
+
+# ---- logs that are mostly the same -----------------------------------------------------------
+
+
+class LeftOut(NamedTuple):
+    """
+    Same batches that are left out of the rows of both logs.
+
+    Attributes
+    ----------
+    batches : int
+    epoch_changes : int
+        Those of them with different leader epochs.
+    """
+
+    batches: int = 0
+    epoch_changes: int = 0
+
+
+class WithdrawnRowsError(Exception):
+    """Rows of a log do not count that were compared already: its segment is damaged, or gone."""
+
+
+class DisorderError(Exception):
+    """The last offsets of a log do not ascend."""
+
+
+Tables = Iterable[tuple[int, FingerprintRows]]
+
+
+def without_common(left: Tables, right: Tables) -> tuple[FingerprintRows, FingerprintRows, LeftOut]:
+    """
+    Read two logs side by side, and leave out most batches that are the same in both.
+
+    Of neighbouring same batches, the first and the last stay, and those at which a leader epoch
+    begins in either log: so `align_by_offset` finds the same blocks, and `epoch_history` the same
+    epochs, as in all rows.
+
+    Parameters
+    ----------
+    left, right : iterable of (int, array of FINGERPRINT)
+        See `LogTables`.
+
+    Returns
+    -------
+    left, right : array of FINGERPRINT
+    left_out : LeftOut
+
+    Raises
+    ------
+    WithdrawnRowsError, DisorderError
+    """
+    mine, theirs = _RowsAhead(left), _RowsAhead(right)
+    if mine.are_few() and theirs.are_few():
+        return mine.rows, theirs.rows, LeftOut()
+    kept, kept_others = list[FingerprintRows](), list[FingerprintRows]()
+    batches = epoch_changes = 0
+    while mine.fill() and theirs.fill():
+        stop = min(mine.last_offset, theirs.last_offset)
+        one, other, more = _kept_of(mine.take(stop), theirs.take(stop))
+        kept.append(one)
+        kept_others.append(other)
+        batches += more.batches
+        epoch_changes += more.epoch_changes
+    for rest, tables in ((mine, kept), (theirs, kept_others)):
+        while rest.fill():
+            tables.append(rest.take(rest.last_offset))
+    rows, others = (join_rows(tables, FINGERPRINT) for tables in (kept, kept_others))
+    return rows, others, LeftOut(batches, epoch_changes)
+
+
+# Rows of a log that are kept, whatever they are: leaving them out takes longer.
+_FEW = 1 << 10
+_BEFORE_ALL = -(1 << 63) - 1
+
+
+def _kept_of(
+    left: FingerprintRows, right: FingerprintRows
+) -> tuple[FingerprintRows, FingerprintRows, LeftOut]:
+    """Return the rows that stay of two logs, between the same offsets."""
+    runs = _paired(left, right).runs
+    counts = np.maximum(runs[:, 2] - 2, 0)  # without the first and the last
+    begins = runs[:, :2] + 1 - (np.cumsum(counts) - counts)[:, None]
+    rows, others = np.repeat(begins, counts, axis=0).T + np.arange(counts.sum())
+    epochs, their_epochs = (np.ascontiguousarray(one["leader_epoch"]) for one in (left, right))
+    goes_on = epochs[rows] == epochs[rows - 1]
+    goes_on &= their_epochs[others] == their_epochs[others - 1]
+    rows, others = rows[goes_on], others[goes_on]
+    changes = int((epochs[rows] != their_epochs[others]).sum())
+    return _without(left, rows), _without(right, others), LeftOut(len(rows), changes)
+
+
+def _without(table: FingerprintRows, rows: NDArray[np.int64]) -> FingerprintRows:
+    if not len(rows):
+        return table
+    is_kept = np.ones(len(table), np.bool_)
+    is_kept[rows] = False
+    return table.compress(is_kept)
+
+
+class _RowsAhead:
+    """
+    The next rows of a log, of which enough are read ahead.
+
+    Attributes
+    ----------
+    rows : array of FINGERPRINT
+    last_offset : int
+        Of the rows that were read.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables, self.rows = iter(tables), np.empty(0, FINGERPRINT)
+        self._joined = 0  # number of tables
+        self.last_offset = _BEFORE_ALL
+
+    def are_few(self) -> bool:
+        """Read some rows; return whether these are few, and all rows."""
+        self.fill()
+        return len(self.rows) <= min(_FEW, ROWS - 1)
+
+    def fill(self) -> bool:
+        """Read some rows if few are left; return whether there are any."""
+        ahead, count = list[FingerprintRows](), len(self.rows)
+        while count < ROWS and (read := next(self._tables, None)) is not None:
+            still, table = read
+            if still < self._joined:
+                raise WithdrawnRowsError
+            del ahead[still - self._joined :]
+            ahead.append(table)
+            count = len(self.rows) + sum(map(len, ahead))
+        if ahead:
+            self._joined += len(ahead)
+            self._add(ahead[0] if len(ahead) == 1 else join_rows(ahead, FINGERPRINT))
+        return len(self.rows) > 0
+
+    def _add(self, rows: FingerprintRows) -> None:
+        if not len(rows):
+            return
+        if rows["last_offset"][0] <= self.last_offset or not _core.are_ascending(rows):
+            raise DisorderError
+        self.last_offset = int(rows["last_offset"][-1])
+        self.rows = join_rows([self.rows, rows], FINGERPRINT) if len(self.rows) else rows
+
+    def take(self, last_offset: int) -> FingerprintRows:
+        """Return the next rows up to an offset."""
+        stop = int(np.searchsorted(self.rows["last_offset"], last_offset, side="right"))
+        rows, self.rows = self.rows[:stop], self.rows[stop:]
+        return rows
