@@ -14,6 +14,7 @@ from kafkascan.batches.resyncing.kept_ranges import are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.resyncing.resync import scan_with_resync
+from kafkascan.batches.resyncing.valid_prefix import ValidPrefix
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source, read_bytes
@@ -156,6 +157,13 @@ def not_copied(
     return SegmentSalvage(name, base_offset, size, end=segment.end, losses=[loss], error=error)
 
 
+def segment_offsets(base_offset: int | None, highest: int) -> tuple[int, int]:
+    """Return the lowest and the highest offset that a segment may contain."""
+    if base_offset is None:
+        return 0, highest
+    return base_offset, min(highest, base_offset + _MOST_OFFSETS)  # an index has them as int32
+
+
 def salvage_segment(
     source: Source,
     name: str,
@@ -165,6 +173,7 @@ def salvage_segment(
     known_epochs: Collection[int] = (),
     doubtful: Doubtful = "keep",
     threads: int | None = 1,
+    valid: ValidPrefix | None = None,
 ) -> tuple[SegmentSalvage, RepairedLog]:
     """
     Find the batches of a segment that can be kept.
@@ -185,6 +194,8 @@ def salvage_segment(
         the log.
     threads : int, optional
         As in `verify_crcs`.
+    valid : ValidPrefix, optional
+        The batches before the damage, which were verified.
 
     Returns
     -------
@@ -192,11 +203,10 @@ def salvage_segment(
     RepairedLog
         The batches to write.
     """
-    lowest, known_end = base_offset or 0, highest if highest < HIGHEST_OFFSET else None
-    if base_offset is not None:  # relative offsets in an index are int32
-        highest = min(highest, lowest + _MOST_OFFSETS)
+    known_end = highest if highest < HIGHEST_OFFSET else None
+    lowest, highest = segment_offsets(base_offset, highest)
     scan = scan_with_resync(
-        source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest
+        source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest, valid=valid
     )
     log = repair_headers(source, scan, lowest, highest)
     log, kept = without_foreign(log, source, doubtful=doubtful)
