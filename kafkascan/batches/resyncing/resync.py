@@ -7,7 +7,7 @@ a log are scanned at full speed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,6 +243,8 @@ class ResyncScan:
     is_exhaustive : bool
         Whether every candidate was verified. False for a source that is not in memory and is full
         of headers that claim huge batches.
+    valid : ValidPrefix or None
+        Batches that `batches` lacks, but for the last one of them: no batch follows it.
     """
 
     batches: BatchTable
@@ -253,6 +255,14 @@ class ResyncScan:
     end: ScanEnd
     error: CorruptBatchError | None
     is_exhaustive: bool
+    valid: ValidPrefix | None = None
+
+    def whole(self) -> ResyncScan:
+        """Return the scan with all batches."""
+        if self.valid is None:
+            return self
+        batches = join_tables([_rows_before_last(self.valid), self.batches])
+        return replace(self, batches=batches, valid=None)
 
     @property
     def gaps(self) -> list[Gap]:
@@ -287,7 +297,7 @@ def scan_with_resync(
     lowest, highest : int
         Range of the offsets that batches of the log may have, inclusive.
     valid : ValidPrefix, optional
-        Batches from `start` on whose checksums were verified.
+        Batches from the start of the source on that were verified, and are not verified again.
 
     Returns
     -------
@@ -304,6 +314,9 @@ def scan_with_resync(
         walk.skip_valid(valid)
     while walk.end is None:
         walk.advance()
+    is_cut = valid is not None and sum(map(len, walk.tables)) == 1 and valid.last > 0
+    if valid is not None and not is_cut:
+        walk.tables.insert(0, _rows_before_last(valid))
     batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
     walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
     damaged = DamagedRanges(source.path, join_rows(walk.damaged, DAMAGED_DTYPE), walk.not_a_log)
@@ -329,7 +342,12 @@ def scan_with_resync(
         end=walk.end,
         error=walk.error,
         is_exhaustive=walk.search.is_exhaustive,
+        valid=valid if is_cut else None,
     )
+
+
+def _rows_before_last(valid: ValidPrefix) -> BatchTable:
+    return collect_in_parts(valid.source, 0, valid.last, valid.threads or 1)[0]
 
 
 @dataclass(frozen=True)
@@ -384,9 +402,7 @@ class _ResyncWalk:
         self._limit: int | None = None  # of the next advance
 
     def skip_valid(self, valid: ValidPrefix) -> None:
-        """Take the rows of batches that were verified, as if `advance` had done so."""
-        table, _ = collect_in_parts(self._source, self.position, valid.last, self._threads)
-        self.tables.append(table)
+        """Go on from the last batch that was verified, as if `advance` had come there."""
         self.position, self._limit = valid.last, valid.limit
 
     def advance(self) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.resyncing.gaps import UNCOVERED
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
-from kafkascan.batches.resyncing.valid_prefix import ValidPrefix
+from kafkascan.batches.resyncing.resync import ResyncScan
 from kafkascan.batches.walks import read_pieces
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -57,9 +57,8 @@ from kafkascan.recovery.salvaging.segment_salvage import (
     SegmentSalvage,
     not_copied,
     salvage_segment,
-    segment_offsets,
 )
-from kafkascan.recovery.salvaging.undamaged_segment import salvage_undamaged
+from kafkascan.recovery.salvaging.valid_batches import salvage_valid
 
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.
@@ -137,8 +136,9 @@ def salvage(
     Every batch is kept that has a valid checksum and offsets that fit. Base offset, length, leader
     epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
     batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
-    in the size of the logs, for any bytes. Memory is bounded for segments without damage; the
-    evidence about a damaged one takes 180 to 330 bytes for each of its batches.
+    in the size of the logs, for any bytes. Memory is bounded for segments of which no batch
+    follows the first damage; the evidence about another one takes 180 to 330 bytes for each of its
+    batches.
 
     If segments overlap, each offset is kept in the segment from which a log is read (see
     `OffsetCursor`), and reported as a duplicate in the others.
@@ -374,14 +374,18 @@ def _copy_segment(
     try:
         with segment.open() as source:
             known_epochs, offsets = _known_epochs(segment.folder), SegmentOffsets(segment)
-            valid = ValidPrefix(source, *segment_offsets(base_offset, bounds.highest))
-            undamaged = None
+            found: SegmentSalvage | ResyncScan | None = None
             if bounds.lowest <= (base_offset or 0):
-                undamaged = salvage_undamaged(
-                    valid, name, base_offset, offsets, known_epochs=known_epochs
+                found = salvage_valid(
+                    source,
+                    name,
+                    base_offset,
+                    offsets,
+                    highest=bounds.highest,
+                    known_epochs=known_epochs,
                 )
-            if undamaged is not None:
-                result = undamaged
+            if isinstance(found, SegmentSalvage):
+                result = found
             else:
                 result, log = salvage_segment(
                     source,
@@ -390,7 +394,7 @@ def _copy_segment(
                     highest=bounds.highest,
                     known_epochs=known_epochs,
                     doubtful=doubtful,
-                    valid=valid,
+                    scan=found,
                 )
                 result, log = without_covered(result, log, bounds)
                 patches, offsets = log.patches(), SegmentOffsets(segment)

@@ -1,4 +1,4 @@
-"""Salvage of segments without damage, and of what precedes it, without a table of the batches."""
+"""Salvage of segments whose kept batches are all before the first damage, without a table."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.batches.resyncing import resync, valid_prefix
-from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
-from kafkascan.batches.resyncing.valid_prefix import ValidPrefix
 from kafkascan.logs.log_problems import BatchOffsets
-from kafkascan.recovery.salvaging.segment_salvage import (
-    SegmentSalvage,
-    salvage_segment,
-    segment_offsets,
-)
-from kafkascan.recovery.salvaging.undamaged_segment import salvage_undamaged
+from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage, salvage_segment
+from kafkascan.recovery.salvaging.valid_batches import salvage_valid
 from tests.support.paths import GOLDEN
 from tests.support.segments import T0, batch_v2, message_v1
 
@@ -64,14 +58,24 @@ def _log(count: int = 40, **fields: int) -> list[bytes]:
     ]  # fmt: skip
 
 
-def _undamaged(
-    log: bytes, base_offset: int | None, known_epochs: tuple[int, ...] = ()
-) -> tuple[SegmentSalvage | None, ValidPrefix]:
-    valid = ValidPrefix(ks.Source(log), *segment_offsets(base_offset, HIGHEST_OFFSET))
-    found = salvage_undamaged(
-        valid, "0.log", base_offset, BatchOffsets(), known_epochs=known_epochs
+def _salvaged(
+    log: bytes, base_offset: int | None = 0, known_epochs: tuple[int, ...] = ()
+) -> tuple[SegmentSalvage, bool]:
+    """Return the result of a segment, and whether it took no table of the batches."""
+    source = ks.Source(log)
+    found = salvage_valid(source, "0.log", base_offset, BatchOffsets(), known_epochs=known_epochs)
+    if isinstance(found, SegmentSalvage):
+        return found, True
+    by_evidence, _ = salvage_segment(
+        source, "0.log", base_offset, known_epochs=known_epochs, scan=found
     )
-    return found, valid
+    return by_evidence, False
+
+
+def _by_evidence(
+    log: bytes, base_offset: int | None = 0, known_epochs: tuple[int, ...] = ()
+) -> SegmentSalvage:
+    return salvage_segment(ks.Source(log), "0.log", base_offset, known_epochs=known_epochs)[0]
 
 
 _UNDAMAGED: dict[str, tuple[bytes, int | None, tuple[int, ...]]] = {
@@ -94,15 +98,36 @@ _UNDAMAGED: dict[str, tuple[bytes, int | None, tuple[int, ...]]] = {
 
 @pytest.mark.parametrize("name", _UNDAMAGED)
 @pytest.mark.parametrize("rows", [1, 5, 1 << 16])
-def test_it_is_what_the_evidence_says(
+def test_undamaged_segments(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valid_prefix, "_ROWS", rows)
+    found, is_without_table = _salvaged(*_UNDAMAGED[name])
+    assert found == _by_evidence(*_UNDAMAGED[name])
+    assert is_without_table
+    assert not found.losses
+
+
+_LOST_ENDS = {
+    "torn": b"".join(_log()) + _log(1)[0][:30],
+    "torn after one batch": _log(1)[0] + b"torn",
+    "corrupt": b"".join(_log()) + b"\1" * 400,
+    "corrupt, and zeros": b"".join(_log()) + b"\1" * 400 + bytes(1000),
+    "wrong checksums": b"".join(_log())[:-1] + b"!",
+    "wrong checksums, and zeros": b"".join(_log())[:-1] + b"!" + bytes(3000),
+    "several wrong checksums": b"".join(_log()[:30]) + b"".join(_log()[30:]).replace(b"\1", b"\2"),
+}
+
+
+@pytest.mark.parametrize("name", _LOST_ENDS)
+@pytest.mark.parametrize("rows", [1, 5, 1 << 16])
+def test_damage_that_no_batch_follows(
     name: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(valid_prefix, "_ROWS", rows)
-    log, base_offset, known_epochs = _UNDAMAGED[name]
-    found, _ = _undamaged(log, base_offset, known_epochs)
-    expected, _ = salvage_segment(ks.Source(log), "0.log", base_offset, known_epochs=known_epochs)
-    assert found == expected
-    assert not found.losses
+    found, is_without_table = _salvaged(_LOST_ENDS[name])
+    assert found == _by_evidence(_LOST_ENDS[name])
+    assert found.losses
+    if name != "several wrong checksums":
+        assert is_without_table == (name != "torn after one batch")
 
 
 _HIGH_EPOCH, _LOW_EPOCH = ([batch_v2(b"v", base_offset=40, partition_leader_epoch=epoch)]
@@ -110,9 +135,7 @@ _HIGH_EPOCH, _LOW_EPOCH = ([batch_v2(b"v", base_offset=40, partition_leader_epoc
 _NEEDS_EVIDENCE: dict[str, tuple[bytes, tuple[int, ...]]] = {
     "empty": (b"", ()),
     "of zeros": (bytes(4096), ()),
-    "torn": (b"".join(_log()) + _log(1)[0][:30], ()),
-    "corrupt": (b"".join(_log()) + b"\1" * 400, ()),
-    "a wrong checksum": (b"".join(_log())[:-1] + b"!", ()),
+    "batches after damage": (b"".join(_log()[:20]) + b"\1" * 400 + b"".join(_log()[20:]), ()),
     "offsets go back": (b"".join(_log()[:30] + _log()[20:]), ()),
     "an offset beyond the segment": (batch_v2(b"v", base_offset=1 << 33), ()),
     "epochs that fall": (b"".join(_log(20, partition_leader_epoch=2) + _log()[20:]), ()),
@@ -129,7 +152,9 @@ def test_what_may_be_wrong_is_left_to_the_evidence(
 ) -> None:
     monkeypatch.setattr(valid_prefix, "_ROWS", rows)
     log, known_epochs = _NEEDS_EVIDENCE[name]
-    assert _undamaged(log, 0, known_epochs)[0] is None
+    found, is_without_table = _salvaged(log, known_epochs=known_epochs)
+    assert found == _by_evidence(log, known_epochs=known_epochs)
+    assert not is_without_table
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -149,7 +174,4 @@ def test_a_scan_goes_on_from_the_damage_as_if_it_had_begun_at_the_start(
     size = choice.choice([300, 1000, 1 << 27])  # small: damage is at the end of a piece
     for module in (valid_prefix, resync):
         monkeypatch.setattr(module, "VERIFIED_AT_ONCE", size)
-    found, valid = _undamaged(log, 0)
-    assert found is None
-    with_valid = salvage_segment(ks.Source(log), "0.log", 0, valid=valid)[0]
-    assert with_valid == salvage_segment(ks.Source(log), "0.log", 0)[0]
+    assert _salvaged(log)[0] == _by_evidence(log)
