@@ -275,23 +275,29 @@ def _kept_of(
 ) -> tuple[FingerprintRows, FingerprintRows, LeftOut]:
     """Return the rows that stay of two logs, between the same offsets."""
     runs = _paired(left, right).runs
-    counts = np.maximum(runs[:, 2] - 2, 0)  # without the first and the last
-    begins = runs[:, :2] + 1 - (np.cumsum(counts) - counts)[:, None]
-    rows, others = np.repeat(begins, counts, axis=0).T + np.arange(counts.sum())
+    inner, their_inner = _inner_rows(runs, 0, len(left)), _inner_rows(runs, 1, len(right))
     epochs, their_epochs = (np.ascontiguousarray(one["leader_epoch"]) for one in (left, right))
-    goes_on = epochs[rows] == epochs[rows - 1]
-    goes_on &= their_epochs[others] == their_epochs[others - 1]
-    rows, others = rows[goes_on], others[goes_on]
-    changes = int((epochs[rows] != their_epochs[others]).sum())
-    return _without(left, rows), _without(right, others), LeftOut(len(rows), changes)
+    goes_on = _goes_on(epochs)[inner] & _goes_on(their_epochs)[their_inner]
+    changes = (epochs[inner] != their_epochs[their_inner])[goes_on]
+    inner[inner], their_inner[their_inner] = goes_on, goes_on
+    left_out = LeftOut(int(goes_on.sum()), int(changes.sum()))
+    return left.compress(~inner), right.compress(~their_inner), left_out
 
 
-def _without(table: FingerprintRows, rows: NDArray[np.int64]) -> FingerprintRows:
-    if not len(rows):
-        return table
-    is_kept = np.ones(len(table), np.bool_)
-    is_kept[rows] = False
-    return table.compress(is_kept)
+def _inner_rows(runs: NDArray[np.int64], side: int, count: int) -> NDArray[np.bool_]:
+    """Return which rows of a log are in a run of same batches, and not the first or the last."""
+    firsts, counts = runs[runs[:, 2] > 2][:, [side, 2]].T
+    marks = np.zeros(count, np.int8)
+    marks[firsts + 1] = 1
+    marks[firsts + counts - 1] = -1
+    return np.cumsum(marks, dtype=np.int8).view(np.bool_)
+
+
+def _goes_on(epochs: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which rows have the leader epoch of the row before."""
+    goes_on = np.zeros(len(epochs), np.bool_)
+    goes_on[1:] = epochs[1:] == epochs[:-1]
+    return goes_on
 
 
 class _RowsAhead:

@@ -27,6 +27,7 @@ from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import json_text
+from kafkascan.io import result_memory
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.folders import DiskFolder
@@ -411,7 +412,10 @@ class LogTables:
             before = count
             with reading, borrowed_source(reading.segment.listed()) as source:
                 tables: Iterable[FingerprintRows] = _of_segment(source, reading)
-                for table in list(tables) if self.by_segment else tables:
+                if self.by_segment:
+                    read = list(tables)
+                    tables = read if reading.end is not None else []
+                for table in tables:
                     yield count, table
                     count += 1
                 if reading.end is not None:
@@ -479,7 +483,7 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
     ndarray of FINGERPRINT, shape (n,)
     """
     batches = require_batch_table(batches)
-    rows = np.empty(len(batches), FINGERPRINT)
+    rows = result_memory.empty(len(batches), FINGERPRINT)
     _core.take_into(batches, rows)
     return rows
 

@@ -18,6 +18,7 @@ from kafkascan.analysis import alignment, fingerprints
 from kafkascan.analysis.alignment import _same_offsets, align_by_offset
 from kafkascan.analysis.diff import epoch_history, truncation_offset
 from kafkascan.analysis.fingerprints import FINGERPRINT
+from kafkascan.logs.opened_logs import open_logs
 from tests.support.logs import WrittenLog
 from tests.support.paths import GOLDEN
 from tests.support.segments import batch_v2, message_v1, sign
@@ -429,3 +430,13 @@ def test_logs_are_compared_in_pieces_as_they_are_whole(
         monkeypatch.setattr(module, "ROWS", rows)
     monkeypatch.setattr(alignment, "_FEW", 0)
     assert [ks.diff_logs(*pair).to_json() for pair in pairs] == whole
+
+
+@pytest.mark.parametrize("name", ["a damaged segment", "damage at the end"])
+def test_rows_by_segment_stay(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprints, "ROWS", 7)
+    (found,) = open_logs(_folder(tmp_path / "t-0", *_OTHER_LOGS[name]))
+    still = [count for count, _ in fingerprints.LogTables.of(found)]
+    assert still != list(range(len(still)))  # some rows are withdrawn
+    still = [count for count, _ in fingerprints.LogTables.of(found, by_segment=True)]
+    assert still == list(range(len(still)))
