@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
-from kafkascan.analysis.fingerprints import FingerprintRows
+from kafkascan.analysis.fingerprints import FINGERPRINT, ROWS, FingerprintRows
+from kafkascan.batches.columns import join_rows
 from kafkascan.batches.resyncing.offset_chains import heaviest_ascending
 from kafkascan.format.errors import STATUS
 
@@ -190,3 +193,159 @@ def _aligned(
     counts = np.diff(np.append(heads, len(rows)))
     runs = np.stack([rows[heads], others[heads], counts], axis=1).astype(np.int64)
     return Alignment(runs, (len(left), len(right)), epoch_changes)
+
+
+# ---- logs that are mostly the same -----------------------------------------------------------
+
+
+class LeftOut(NamedTuple):
+    """
+    Same batches that are left out of the rows of both logs.
+
+    Attributes
+    ----------
+    batches : int
+    epoch_changes : int
+        Those of them with different leader epochs.
+    """
+
+    batches: int = 0
+    epoch_changes: int = 0
+
+
+class WithdrawnRowsError(Exception):
+    """Rows of a log do not count that were compared already: its segment is damaged, or gone."""
+
+
+class DisorderError(Exception):
+    """The last offsets of a log do not ascend."""
+
+
+Tables = Iterable[tuple[int, FingerprintRows]]
+
+
+def without_common(left: Tables, right: Tables) -> tuple[FingerprintRows, FingerprintRows, LeftOut]:
+    """
+    Read two logs side by side, and leave out most batches that are the same in both.
+
+    Of neighbouring same batches, the first and the last stay, and those at which a leader epoch
+    begins in either log: so `align_by_offset` finds the same blocks, and `epoch_history` the same
+    epochs, as in all rows.
+
+    Parameters
+    ----------
+    left, right : iterable of (int, array of FINGERPRINT)
+        See `LogTables`.
+
+    Returns
+    -------
+    left, right : array of FINGERPRINT
+    left_out : LeftOut
+
+    Raises
+    ------
+    WithdrawnRowsError, DisorderError
+    """
+    mine, theirs = _RowsAhead(left), _RowsAhead(right)
+    if mine.are_few() and theirs.are_few():
+        return mine.rows, theirs.rows, LeftOut()
+    kept, kept_others = list[FingerprintRows](), list[FingerprintRows]()
+    batches = epoch_changes = 0
+    while mine.fill() and theirs.fill():
+        stop = min(mine.last_offset, theirs.last_offset)
+        one, other, more = _kept_of(mine.take(stop), theirs.take(stop))
+        kept.append(one)
+        kept_others.append(other)
+        batches += more.batches
+        epoch_changes += more.epoch_changes
+    for rest, tables in ((mine, kept), (theirs, kept_others)):
+        while rest.fill():
+            tables.append(rest.take(rest.last_offset))
+    rows, others = (join_rows(tables, FINGERPRINT) for tables in (kept, kept_others))
+    return rows, others, LeftOut(batches, epoch_changes)
+
+
+# Rows of a log that are kept, whatever they are: leaving them out takes longer.
+_FEW = 1 << 10
+_BEFORE_ALL = -(1 << 63) - 1
+
+
+def _kept_of(
+    left: FingerprintRows, right: FingerprintRows
+) -> tuple[FingerprintRows, FingerprintRows, LeftOut]:
+    """Return the rows that stay of two logs, between the same offsets."""
+    runs = _paired(left, right).runs
+    inner, their_inner = _inner_rows(runs, 0, len(left)), _inner_rows(runs, 1, len(right))
+    epochs, their_epochs = (np.ascontiguousarray(one["leader_epoch"]) for one in (left, right))
+    goes_on = _goes_on(epochs)[inner] & _goes_on(their_epochs)[their_inner]
+    changes = (epochs[inner] != their_epochs[their_inner])[goes_on]
+    inner[inner], their_inner[their_inner] = goes_on, goes_on
+    left_out = LeftOut(int(goes_on.sum()), int(changes.sum()))
+    return left.compress(~inner), right.compress(~their_inner), left_out
+
+
+def _inner_rows(runs: NDArray[np.int64], side: int, count: int) -> NDArray[np.bool_]:
+    """Return which rows of a log are in a run of same batches, and not the first or the last."""
+    firsts, counts = runs[runs[:, 2] > 2][:, [side, 2]].T
+    marks = np.zeros(count, np.int8)
+    marks[firsts + 1] = 1
+    marks[firsts + counts - 1] = -1
+    return np.cumsum(marks, dtype=np.int8).view(np.bool_)
+
+
+def _goes_on(epochs: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which rows have the leader epoch of the row before."""
+    goes_on = np.zeros(len(epochs), np.bool_)
+    goes_on[1:] = epochs[1:] == epochs[:-1]
+    return goes_on
+
+
+class _RowsAhead:
+    """
+    The next rows of a log, of which enough are read ahead.
+
+    Attributes
+    ----------
+    rows : array of FINGERPRINT
+    last_offset : int
+        Of the rows that were read.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables, self.rows = iter(tables), np.empty(0, FINGERPRINT)
+        self._joined = 0  # number of tables
+        self.last_offset = _BEFORE_ALL
+
+    def are_few(self) -> bool:
+        """Read some rows; return whether these are few, and all rows."""
+        self.fill()
+        return len(self.rows) <= min(_FEW, ROWS - 1)
+
+    def fill(self) -> bool:
+        """Read some rows if few are left; return whether there are any."""
+        ahead, count = list[FingerprintRows](), len(self.rows)
+        while count < ROWS and (read := next(self._tables, None)) is not None:
+            still, table = read
+            if still < self._joined:
+                raise WithdrawnRowsError
+            del ahead[still - self._joined :]
+            ahead.append(table)
+            count = len(self.rows) + sum(map(len, ahead))
+        if ahead:
+            self._joined += len(ahead)
+            self._add(ahead[0] if len(ahead) == 1 else join_rows(ahead, FINGERPRINT))
+        return len(self.rows) > 0
+
+    def _add(self, rows: FingerprintRows) -> None:
+        if not len(rows):
+            return
+        if rows["last_offset"][0] <= self.last_offset or not _core.are_ascending(rows):
+            raise DisorderError
+        self.last_offset = int(rows["last_offset"][-1])
+        self.rows = join_rows([self.rows, rows], FINGERPRINT) if len(self.rows) else rows
+
+    def take(self, last_offset: int) -> FingerprintRows:
+        """Return the next rows up to an offset."""
+        stop = int(np.searchsorted(self.rows["last_offset"], last_offset, side="right"))
+        rows, self.rows = self.rows[:stop], self.rows[stop:]
+        return rows

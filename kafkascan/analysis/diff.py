@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from kafkascan.analysis.alignment import Alignment, align_by_content, align_by_offset
+from kafkascan.analysis.alignment import (
+    Alignment,
+    DisorderError,
+    LeftOut,
+    WithdrawnRowsError,
+    align_by_content,
+    align_by_offset,
+    without_common,
+)
 from kafkascan.analysis.analysis_schemas import DIFF_SCHEMA
 from kafkascan.analysis.diff_ranges import (
     DiffKind,
@@ -25,12 +34,19 @@ from kafkascan.analysis.fingerprints import (
     FingerprintRows,
     Fingerprints,
     LogFingerprints,
-    fingerprint_logs,
+    LogTables,
+    LogToRead,
+    key_of,
+    logs_to_read,
+    threads_of,
+    whole_fingerprints,
+    with_checkpoints,
 )
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.leader_epochs import assign_epoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
+from kafkascan.io.concurrency import map_parts
 from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import LogsLike
@@ -389,6 +405,10 @@ def diff_logs(
     checksum unchanged; `verify_crcs` finds such damage. The content of batches that were
     rebatched is not compared.
 
+    Two logs are read side by side, in memory for 39 bytes of each batch that differs. All batches
+    of both are kept if offsets may be shifted, or do not ascend; of a log that only one side has;
+    and of a damaged segment, while it is read.
+
     Logs that differ are read again, a few times, if retention or the cleaner of a running broker
     changed one of them meanwhile. Differences that remain have a note, ``LOG_CHANGED``, if the log
     changed each time.
@@ -396,25 +416,49 @@ def diff_logs(
     if offsets not in ("same", "shifted"):
         raise ValueError(f"offsets must be 'same' or 'shifted', not {offsets!r}")
     wanted = PartitionFilter.of(topics, partitions)
-    mine, theirs = (
-        fingerprint_logs(one, wanted, log_start_offset=log_start_offset, threads=threads)
-        for one in (left, right)
-    )
+    mine, theirs = (logs_to_read(one, wanted, log_start_offset) for one in (left, right))
     notes = Problems(dict.fromkeys([*mine.notes, *theirs.notes]))
     comparison = _Comparison(offsets, compacted, log_start_offset)
-    found = [comparison.of(*pair) for pair in _paired(mine.logs, theirs.logs)]
-    return LogDiff(mine.path, theirs.path, found, notes)
+    read = comparison.read(list(_paired(mine.logs, theirs.logs)), threads)
+    return LogDiff(mine.path, theirs.path, list(map(comparison.of, read)), notes)
 
 
-def _paired(
-    left: list[FingerprintedLog], right: list[FingerprintedLog]
-) -> Iterator[tuple[FingerprintedLog | None, FingerprintedLog | None]]:
+def _paired(left: list[LogToRead], right: list[LogToRead]) -> Iterator[_PairToRead]:
     if len(left) == len(right) == 1:
         yield left[0], right[0]
         return
-    mine, theirs = ({one.fingerprints.key: one for one in logs} for logs in (left, right))
+    mine, theirs = ({key_of(one): one for one in logs} for logs in (left, right))
     for key in dict.fromkeys([*mine, *theirs]):
         yield mine.get(key), theirs.get(key)
+
+
+_PairToRead: TypeAlias = tuple[LogToRead | None, LogToRead | None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    """
+    Two logs that were read, without most of the batches that are the same.
+
+    Attributes
+    ----------
+    left, right : FingerprintedLog or None
+        None if there is no such log.
+    left_out : LeftOut
+    """
+
+    left: FingerprintedLog | None
+    right: FingerprintedLog | None
+    left_out: LeftOut
+
+    @property
+    def logs(self) -> list[FingerprintedLog]:
+        """Those that there are."""
+        return [one for one in (self.left, self.right) if one is not None]
+
+    def has_changed(self) -> bool:
+        """Return whether a broker changed one of two logs since it was listed."""
+        return len(self.logs) == 2 and any(one.has_changed() for one in self.logs)
 
 
 # Pauses before a pair is read again: the cleaner needs some time from one step to the next one.
@@ -429,36 +473,73 @@ class _Comparison:
     compacted: bool
     log_start_offset: int | None
 
-    def of(self, left: FingerprintedLog | None, right: FingerprintedLog | None) -> PartitionDiff:
+    def read(self, pairs: Sequence[_PairToRead], threads: int | None) -> list[_Pair]:
+        """Read pairs of logs."""
+        logs = [one for pair in pairs for one in pair if one is not None]
+        found = map_parts(pairs, self._read, threads_of(logs, threads))
+        rows = [one for mine, theirs, _ in found for one in (mine, theirs) if one is not None]
+        done = iter(with_checkpoints(zip(logs, rows, strict=True)))
+        return [
+            _Pair(None if left is None else next(done), None if right is None else next(done), out)
+            for left, right, out in found
+        ]
+
+    def _read(
+        self, pair: _PairToRead
+    ) -> tuple[LogFingerprints | None, LogFingerprints | None, LeftOut]:
+        left, right = pair
+        if self.offsets == "same" and left is not None and right is not None:
+            with contextlib.suppress(DisorderError):
+                return _read_side_by_side(left, right)
+        mine, theirs = (None if one is None else whole_fingerprints(one) for one in pair)
+        return mine, theirs, LeftOut()
+
+    def of(self, pair: _Pair) -> PartitionDiff:
         """
         Compare two logs, and again as long as they differ and a broker changes one of them.
 
-        They are read one after the other, and the cleaner writes how far it came only after it has
+        They are not read at one moment, and the cleaner writes how far it came only after it has
         replaced the segments. So a difference counts only between logs that stayed as they were.
         """
-        if left is None or right is None:
-            return self._compare(left, right)
         for seconds in _PAUSES_S:
-            diff = self._compare(left, right)
-            if diff.is_same or not (left.has_changed() or right.has_changed()):
+            diff = self._compare(pair)
+            if diff.is_same or not pair.has_changed():
                 return diff
             time.sleep(seconds)
-            left, right = (one.read_again(self.log_start_offset) for one in (left, right))
-        diff = self._compare(left, right)
-        if not diff.is_same:
-            notes = [_note_of_change(one) for one in (left, right) if one.has_changed()]
+            pair = self._read_again(pair)
+        diff = self._compare(pair)
+        if not diff.is_same and len(pair.logs) == 2:
+            notes = [_note_of_change(one) for one in pair.logs if one.has_changed()]
             diff.problems = Problems([*diff.problems, *dict.fromkeys(notes)])
         return diff
 
-    def _compare(
-        self, left: FingerprintedLog | None, right: FingerprintedLog | None
-    ) -> PartitionDiff:
+    def _read_again(self, pair: _Pair) -> _Pair:
+        """Return a pair as it is now; as it was if one cannot be listed any more."""
+        left, right = (one.listed_again(self.log_start_offset) for one in pair.logs)
+        if left is None or right is None:
+            return pair
+        return self.read([(left, right)], threads=1)[0]
+
+    def _compare(self, pair: _Pair) -> PartitionDiff:
         return _compare(
-            None if left is None else left.fingerprints,
-            None if right is None else right.fingerprints,
+            None if pair.left is None else pair.left.fingerprints,
+            None if pair.right is None else pair.right.fingerprints,
+            pair.left_out,
             offsets=self.offsets,
             compacted=self.compacted,
         )
+
+
+def _read_side_by_side(
+    left: LogToRead, right: LogToRead
+) -> tuple[LogFingerprints, LogFingerprints, LeftOut]:
+    """Read two logs without most of the batches that are the same."""
+    for by_segment in (False, True):
+        mine, theirs = (LogTables.of(one, by_segment=by_segment) for one in (left, right))
+        with contextlib.suppress(WithdrawnRowsError):
+            rows, other_rows, left_out = without_common(mine, theirs)
+            return mine.fingerprints(rows), theirs.fingerprints(other_rows), left_out
+    return whole_fingerprints(left), whole_fingerprints(right), LeftOut()
 
 
 def _note_of_change(one: FingerprintedLog) -> Problem:
@@ -482,6 +563,7 @@ _NO_ROWS = np.empty(0, FINGERPRINT)
 def _compare(
     one: LogFingerprints | None,
     other: LogFingerprints | None,
+    left_out: LeftOut,
     *,
     offsets: Literal["same", "shifted"],
     compacted: bool,
@@ -497,9 +579,9 @@ def _compare(
         named.partition,
         is_in_left=one is not None,
         is_in_right=other is not None,
-        left_batches=len(left.rows),
-        right_batches=len(right.rows),
-        same_batches=len(alignment),
+        left_batches=len(left.rows) + left_out.batches,
+        right_batches=len(right.rows) + left_out.batches,
+        same_batches=len(alignment) + left_out.batches,
         problems=Problems(
             problem
             for problem in (*left.problems, *right.problems)
@@ -508,7 +590,7 @@ def _compare(
     )
     has_offsets = offsets == "same"
     if has_offsets:
-        diff.epoch_changes = alignment.epoch_changes
+        diff.epoch_changes = alignment.epoch_changes + left_out.epoch_changes
         diff.left_cleaned_up_to = left.cleaned_up_to
         diff.right_cleaned_up_to = right.cleaned_up_to
         _compare_epochs(diff, left, right, alignment)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
@@ -27,6 +27,7 @@ from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import json_text
+from kafkascan.io import result_memory
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.folders import DiskFolder
@@ -34,7 +35,7 @@ from kafkascan.io.sources import Source, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_finding import ALL_PARTITIONS, PartitionFilter
+from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import LogProblems, notes_of_moving
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, open_partition, selected_logs
 from kafkascan.logs.walking.log_reader import LogReader, SegmentReading
@@ -50,6 +51,10 @@ of its last record, and the count is -1.
 FingerprintRows: TypeAlias = NDArray[np.void]
 """An array of `FINGERPRINT`, shape (n,)."""
 
+ROWS = 1 << 16
+"""Rows that are read of a log at once."""
+
+_NO_ROWS = np.empty(0, FINGERPRINT)
 _NAMES: tuple[str, ...] = FINGERPRINT.names or ()
 _VERSION = 3
 _METADATA = b"kafkascan.fingerprints"
@@ -224,8 +229,60 @@ def read_fingerprints(
     As `open_log_dir`.
     """
     wanted = PartitionFilter.of(topics, partitions)
-    found = fingerprint_logs(logs, wanted, log_start_offset=log_start_offset, threads=threads)
-    return Fingerprints(found.path, [one.fingerprints for one in found.logs], found.notes)
+    found = logs_to_read(logs, wanted, log_start_offset)
+    read = map_parts(found.logs, whole_fingerprints, threads_of(found.logs, threads))
+    read = [one.fingerprints for one in with_checkpoints(zip(found.logs, read, strict=True))]
+    return Fingerprints(found.path, read, found.notes)
+
+
+LogToRead: TypeAlias = Log | LogFingerprints
+"""A log whose fingerprints are to be read, or those that a file has of it."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogsToRead:
+    """
+    Logs whose fingerprints are to be read; the attributes are as those of `Fingerprints`.
+
+    Attributes
+    ----------
+    path : str
+    logs : list of LogToRead
+    notes : Problems
+    """
+
+    path: str
+    logs: list[LogToRead]
+    notes: Problems = NO_PROBLEMS
+
+
+def logs_to_read(
+    logs: LogsLike | Fingerprints, wanted: PartitionFilter, log_start_offset: int | None
+) -> LogsToRead:
+    """Return the logs of a place; see `read_fingerprints`."""
+    if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
+        logs = _load(as_path(logs))
+    if isinstance(logs, Fingerprints):
+        kept: list[LogToRead] = [one for one in logs.logs if wanted.has(*one.key)]
+        if not kept and wanted.is_given:
+            raise wanted.nothing_in(logs.path)
+        return LogsToRead(logs.path, kept, logs.notes)
+    logs = selected_logs(logs, wanted)
+    found = open_logs(logs, log_start_offset)
+    return LogsToRead(_path_of(logs), [*found], notes_of_moving(found))
+
+
+def key_of(log: LogToRead) -> tuple[str | None, int | None]:
+    """Return topic and partition, by which logs are matched."""
+    one = log if isinstance(log, LogFingerprints) else log.partition
+    return one.topic, one.partition
+
+
+def threads_of(logs: Iterable[LogToRead], threads: int | None) -> int:
+    """Return the number of threads that reading logs profits from."""
+    listed = [log for log in logs if isinstance(log, Log)]
+    segments = [(log.partition, one) for log in listed for one in log.served_segments]
+    return threads_for(segments, threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,69 +317,39 @@ class FingerprintedLog:
         now = CheckpointReader(_ignore).offset_of(log.partition, CLEANER_CHECKPOINT)
         return now != self.fingerprints.cleaned_up_to
 
-    def read_again(self, log_start_offset: int | None) -> FingerprintedLog:
-        """Return the log as it is now; as it was if it cannot be listed any more."""
+    def listed_again(self, log_start_offset: int | None) -> LogToRead | None:
+        """Return the log as it is now, to be read again; None if it cannot be listed any more."""
         if self.listed is None:
-            return self
+            return self.fingerprints
         try:
-            log = open_partition(self.listed.partition, log_start_offset)
+            return open_partition(self.listed.partition, log_start_offset)
         except OSError:
-            return self
-        return _read([log], threads=1)[0]
+            return None
 
 
-@dataclass(frozen=True, eq=False)
-class FingerprintedLogs:
+def with_checkpoints(
+    read: Iterable[tuple[LogToRead, LogFingerprints]],
+) -> list[FingerprintedLog]:
     """
-    Logs whose fingerprints were read; the attributes are as those of `Fingerprints`.
+    Return logs whose fingerprints were read, with what the cleaner's checkpoints say of them now.
 
-    Attributes
-    ----------
-    path : str
-    logs : list of FingerprintedLog
-    notes : Problems
+    The cleaner replaces segments before it writes its checkpoint, also while logs are read.
     """
-
-    path: str
-    logs: list[FingerprintedLog]
-    notes: Problems = NO_PROBLEMS
-
-
-def fingerprint_logs(
-    logs: LogsLike | Fingerprints,
-    wanted: PartitionFilter = ALL_PARTITIONS,
-    *,
-    log_start_offset: int | None = None,
-    threads: int | None = None,
-) -> FingerprintedLogs:
-    """Return the fingerprints of logs with what is needed to read one again."""
-    if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
-        logs = _load(as_path(logs))
-    if isinstance(logs, Fingerprints):
-        kept = [one for one in logs.logs if wanted.has(*one.key)]
-        if not kept and wanted.is_given:
-            raise wanted.nothing_in(logs.path)
-        return FingerprintedLogs(logs.path, list(map(FingerprintedLog, kept)), logs.notes)
-    logs = selected_logs(logs, wanted)
-    found = open_logs(logs, log_start_offset)
-    return FingerprintedLogs(_path_of(logs), _read(found, threads), notes_of_moving(found))
+    read = list(read)
+    written = [_cleaner_checkpoint(log) for log, _ in read]
+    checkpoints, found = CheckpointReader(), list[FingerprintedLog]()
+    for (log, fingerprints), checkpoint in zip(read, written, strict=True):
+        if isinstance(log, LogFingerprints):
+            found.append(FingerprintedLog(fingerprints))
+            continue
+        offset = checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT)
+        found.append(FingerprintedLog(replace(fingerprints, cleaned_up_to=offset), log, checkpoint))
+    return found
 
 
-def _read(logs: list[Log], threads: int | None) -> list[FingerprintedLog]:
-    segments = [(log.partition, one) for log in logs for one in log.served_segments]
-    read = map_parts(logs, _of_log, threads_for(segments, threads))
-    # The cleaner replaces segments before it writes its checkpoint, also while logs are read.
-    written, checkpoints = [_cleaner_checkpoint(log) for log in logs], CheckpointReader()
-    cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in logs]
-    return [
-        FingerprintedLog(replace(one, cleaned_up_to=offset), log, checkpoint)
-        for one, offset, log, checkpoint in zip(read, cleaned, logs, written, strict=True)
-    ]
-
-
-def _cleaner_checkpoint(log: Log) -> tuple[int, int] | None:
+def _cleaner_checkpoint(log: LogToRead) -> tuple[int, int] | None:
     """Return inode and time of the cleaner's checkpoint beside a log on disk."""
-    folder = log.partition.folder
+    folder = None if isinstance(log, LogFingerprints) else log.partition.folder
     if not isinstance(folder, DiskFolder):
         return None
     try:
@@ -340,39 +367,96 @@ def _path_of(logs: Any) -> str:
     return str(logs if isinstance(logs, (str, os.PathLike)) else getattr(logs, "path", "<bytes>"))
 
 
-def _of_log(log: Log) -> LogFingerprints:
-    tables: list[FingerprintRows] = []
-    problems, partition = LogProblems([log]), log.partition
-    epochs = _epochs_of(partition, problems)
-    for reading in LogReader(log, problems, goes_on=True):
-        if reading.is_first:
-            tables.clear()  # of what retention has deleted meanwhile
-        with reading, borrowed_source(reading.segment.listed()) as source:
-            tables += _of_segment(source, reading)
-            if reading.end is not None:
-                continue
-            reading.end = scan = scan_batches(source, on_corrupt="resync")
-            unread = reading.offsets.unread(scan.batches)
-            reading.offsets.add_around([gap.position for gap in scan.gaps], unread)
-            tables.append(fingerprint_batches(rows_from(unread, reading.start_offset)))
-            for one in scan.problems:
-                problems.add(replace(one, topic=partition.topic, partition=partition.partition))
-    rows = join_rows(tables, FINGERPRINT)
-    return LogFingerprints(partition.topic, partition.partition, rows, problems.found, epochs)
+@dataclass(frozen=True, eq=False)
+class LogTables:
+    """
+    The fingerprints of a log, which are read some rows at a time.
+
+    Attributes
+    ----------
+    log : LogToRead
+    problems : LogProblems
+        Receives what is wrong; complete after the last table.
+    epochs : list of LeaderEpoch
+        Entries of ``leader-epoch-checkpoint``.
+    by_segment : bool
+        Whether no rows of a segment are yielded before it was read to its end: they stay then,
+        unless retention deletes it meanwhile.
+    """
+
+    log: LogToRead
+    problems: LogProblems
+    epochs: list[LeaderEpoch]
+    by_segment: bool
+
+    @classmethod
+    def of(cls, log: LogToRead, *, by_segment: bool = False) -> LogTables:
+        """Return the tables of a log, which are to be read."""
+        if isinstance(log, LogFingerprints):
+            return cls(log, LogProblems(), log.epochs, by_segment)
+        problems = LogProblems([log])
+        return cls(log, problems, _epochs_of(log.partition, problems), by_segment)
+
+    def __iter__(self) -> Iterator[tuple[int, FingerprintRows]]:
+        """Yield the number of tables before that still count, and the next one."""
+        log, problems = self.log, self.problems
+        if isinstance(log, LogFingerprints):
+            starts = range(0, len(log.rows), ROWS)
+            yield from enumerate(log.rows[start : start + ROWS] for start in starts)
+            return
+        count, partition = 0, log.partition
+        for reading in LogReader(log, problems, goes_on=True):
+            if reading.is_first and count:  # retention has deleted the others
+                count = 0
+                yield count, _NO_ROWS
+            before = count
+            with reading, borrowed_source(reading.segment.listed()) as source:
+                tables: Iterable[FingerprintRows] = _of_segment(source, reading)
+                if self.by_segment:
+                    read = list(tables)
+                    tables = read if reading.end is not None else []
+                for table in tables:
+                    yield count, table
+                    count += 1
+                if reading.end is not None:
+                    continue
+                reading.end = scan = scan_batches(source, on_corrupt="resync")
+                unread = reading.offsets.unread(scan.batches)
+                reading.offsets.add_around([gap.position for gap in scan.gaps], unread)
+                yield before, fingerprint_batches(rows_from(unread, reading.start_offset))
+                count = before + 1
+                for one in scan.problems:
+                    problems.add(replace(one, topic=partition.topic, partition=partition.partition))
+            if reading.error is not None:
+                count = before
+                yield count, _NO_ROWS
+
+    def fingerprints(self, rows: FingerprintRows) -> LogFingerprints:
+        """Return rows with what else was found of the log, after its last table."""
+        if isinstance(self.log, LogFingerprints):
+            return replace(self.log, rows=rows)
+        return LogFingerprints(*key_of(self.log), rows, self.problems.found, self.epochs)
 
 
-def _of_segment(source: Source, reading: SegmentReading) -> list[FingerprintRows]:
-    """Return the fingerprints of a segment that ends after a batch; of another one, none."""
+def whole_fingerprints(log: LogToRead) -> LogFingerprints:
+    """Return the fingerprints of all batches of a log."""
+    if isinstance(log, LogFingerprints):
+        return log
+    read, tables = LogTables.of(log), list[FingerprintRows]()
+    for count, table in read:
+        del tables[count:]
+        tables.append(table)
+    return read.fingerprints(join_rows(tables, FINGERPRINT))
+
+
+def _of_segment(source: Source, reading: SegmentReading) -> Iterator[FingerprintRows]:
+    """Yield the fingerprints of a segment; they count if it ends after a batch."""
     offsets = reading.new_offsets()
-    headers = iter_open_batches(source, on_corrupt="stop")
-    tables = [
-        fingerprint_batches(rows_from(offsets.take(table), reading.start_offset))
-        for table in headers
-    ]
-    if headers.end is not ScanEnd.CLEAN:
-        return []
-    reading.offsets, reading.end = offsets, headers
-    return tables
+    headers = iter_open_batches(source, rows=ROWS, on_corrupt="stop")
+    for table in headers:
+        yield fingerprint_batches(rows_from(offsets.take(table), reading.start_offset))
+    if headers.end is ScanEnd.CLEAN:
+        reading.offsets, reading.end = offsets, headers
 
 
 def _epochs_of(partition: PartitionDir, problems: LogProblems) -> list[LeaderEpoch]:
@@ -399,7 +483,7 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
     ndarray of FINGERPRINT, shape (n,)
     """
     batches = require_batch_table(batches)
-    rows = np.empty(len(batches), FINGERPRINT)
+    rows = result_memory.empty(len(batches), FINGERPRINT)
     _core.take_into(batches, rows)
     return rows
 

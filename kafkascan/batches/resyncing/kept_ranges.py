@@ -18,12 +18,13 @@ from kafkascan.io.sources import Source
 NEIGHBOURS = 64
 """Number of batches before and after a range that are evidence about it."""
 
+AT_END = 9
+"""Number of batches at the end of a log that show whether its offsets have gaps."""
+
 # Rows that are searched for such neighbours.
 _SEARCHED = 64 * NEIGHBOURS
 # Batches are not doubtful if they are so many times as many as those that contradict them.
 _CLEAR_MAJORITY = 8
-# Batches at the end of a log that show whether its offsets have gaps.
-_AT_END = 9
 # Producers that may write at the rate of one whose sequences are compared.
 _MOST_PRODUCERS = 16
 
@@ -59,7 +60,7 @@ def kept_ranges(
     starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
     ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped, copies)
     is_odd |= _are_after_copies(batches, copies)
-    is_odd[-1:] |= _has_odd_end(batches)
+    is_odd[-1:] |= has_odd_end(batches)
     if is_contested is not None:
         is_odd |= is_contested
     is_head = np.append(True, (starts[1:] != stops[:-1]) | (is_odd[1:] != is_odd[:-1]))
@@ -170,13 +171,13 @@ def _copied_rows(batches: BatchTable, copies: BatchTable) -> NDArray[np.int64]:
     return rows
 
 
-def _has_odd_end(batches: BatchTable) -> bool:
+def has_odd_end(batches: BatchTable) -> bool:
     """Return whether the last offset follows the only gap, and one flipped bit explains it."""
-    end = batches[-_AT_END:]
+    end = batches[-AT_END:]
     stops = end["position"] + size_in_bytes(end)
     gaps = (end["base_offset"][1:] ^ (last_offset(end)[:-1] + 1)).tolist()
     return (
-        len(end) == _AT_END
+        len(end) == AT_END
         and not any(gaps[:-1])
         and gaps[-1].bit_count() == 1
         and bool(end["position"][-1] == stops[-2])

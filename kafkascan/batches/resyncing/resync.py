@@ -7,7 +7,7 @@ a log are scanned at full speed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from kafkascan.batches.resyncing.gaps import (
 from kafkascan.batches.resyncing.offset_chains import are_ascending, select_in_order
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_OFFSETS, are_copies
 from kafkascan.batches.resyncing.ranges import Gap
+from kafkascan.batches.resyncing.valid_prefix import VERIFIED_AT_ONCE, ValidPrefix
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
 from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero
@@ -148,7 +149,7 @@ class BatchSearch:
         with self._source.window(0, self._source.size) as window:
             status, batches, ranges, position, last_damage = self._opened_searcher().skip_damage(
                 window, position, last_damage, stop, lowest, highest, verify,
-                _FIRST_REACH, _VERIFIED_AT_ONCE, self._rows, self._ranges,
+                _FIRST_REACH, VERIFIED_AT_ONCE, self._rows, self._ranges,
             )  # fmt: skip
         if status == STATUS["SOURCE_FAULT"]:
             raise self._source.fault_error(position)
@@ -211,7 +212,6 @@ class BatchSearch:
 
 # Bytes that are framed after damage before checksums are verified; doubled after each success.
 _FIRST_REACH = 1 << 16
-_VERIFIED_AT_ONCE = 1 << 27
 # Damaged batches in a row whose lengths are trusted if a valid batch follows.
 _DAMAGED_IN_A_ROW = _core.DAMAGED_IN_A_ROW
 # Batches and damaged ranges that are skipped before signals are handled.
@@ -243,6 +243,8 @@ class ResyncScan:
     is_exhaustive : bool
         Whether every candidate was verified. False for a source that is not in memory and is full
         of headers that claim huge batches.
+    valid : ValidPrefix or None
+        Batches that `batches` lacks, but for the last one of them: no batch follows it.
     """
 
     batches: BatchTable
@@ -253,6 +255,14 @@ class ResyncScan:
     end: ScanEnd
     error: CorruptBatchError | None
     is_exhaustive: bool
+    valid: ValidPrefix | None = None
+
+    def whole(self) -> ResyncScan:
+        """Return the scan with all batches."""
+        if self.valid is None:
+            return self
+        batches = join_tables([_rows_before_last(self.valid), self.batches])
+        return replace(self, batches=batches, valid=None)
 
     @property
     def gaps(self) -> list[Gap]:
@@ -269,6 +279,7 @@ def scan_with_resync(
     verify: bool = False,
     lowest: int = 0,
     highest: int = HIGHEST_OFFSET,
+    valid: ValidPrefix | None = None,
 ) -> ResyncScan:
     """
     Scan batch headers, and resume at the next valid batch after damage.
@@ -285,6 +296,8 @@ def scan_with_resync(
         an intact header stays a row even if its records are damaged.
     lowest, highest : int
         Range of the offsets that batches of the log may have, inclusive.
+    valid : ValidPrefix, optional
+        Batches from the start of the source on that were verified, and are not verified again.
 
     Returns
     -------
@@ -297,8 +310,13 @@ def scan_with_resync(
     (`crc_ranges.h`).
     """
     walk = _ResyncWalk(source, stop, threads or 1, verify, lowest, highest, position=start)
+    if valid is not None:
+        walk.skip_valid(valid)
     while walk.end is None:
         walk.advance()
+    is_cut = valid is not None and sum(map(len, walk.tables)) == 1 and valid.last > 0
+    if valid is not None and not is_cut:
+        walk.tables.insert(0, _rows_before_last(valid))
     batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
     walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
     damaged = DamagedRanges(source.path, join_rows(walk.damaged, DAMAGED_DTYPE), walk.not_a_log)
@@ -324,7 +342,12 @@ def scan_with_resync(
         end=walk.end,
         error=walk.error,
         is_exhaustive=walk.search.is_exhaustive,
+        valid=valid if is_cut else None,
     )
+
+
+def _rows_before_last(valid: ValidPrefix) -> BatchTable:
+    return collect_in_parts(valid.source, 0, valid.last, valid.threads or 1)[0]
 
 
 @dataclass(frozen=True)
@@ -376,6 +399,11 @@ class _ResyncWalk:
         self._last_damage = -1
         self._began = position  # of the last advance
         self._is_searched = False  # no valid batch follows
+        self._limit: int | None = None  # of the next advance
+
+    def skip_valid(self, valid: ValidPrefix) -> None:
+        """Go on from the last batch that was verified, as if `advance` had come there."""
+        self.position, self._limit = valid.last, valid.limit
 
     def advance(self) -> None:
         """Scan up to the next damage, and skip it."""
@@ -383,7 +411,8 @@ class _ResyncWalk:
         if is_near and self.position == self._last_damage:  # the next one may be as near
             self._skip_clear_damage()
         self._began = self.position
-        limit = min(self._stop, self.position + self._reach())
+        limit = self._limit or min(self._stop, self.position + self._reach())
+        self._limit = None
         table, walk = collect_in_parts(self._source, self.position, limit, self._threads)
         assert walk.end is not None
         run = _Run(table, limit, walk.position, walk.end, walk.error)
@@ -423,7 +452,7 @@ class _ResyncWalk:
 
     def _reach(self) -> int:
         """Return the number of bytes for which headers are trusted."""
-        most = _VERIFIED_AT_ONCE if self._verify else self._stop - self.position
+        most = VERIFIED_AT_ONCE if self._verify else self._stop - self.position
         if self._last_damage < 0:
             return most
         return max(_FIRST_REACH, min(2 * (self.position - self._last_damage), most))

@@ -141,7 +141,7 @@ def _trusted(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.
         here = epochs[keep]
         keep[keep] = heaviest_ascending(2 * here + 1, 2 * here, weight[keep])
     if len(known):
-        keep &= ~_are_missing(epochs, known) | (counts > 1)[value_of]
+        keep &= ~are_missing(epochs, known) | (counts > 1)[value_of]
     return keep
 
 
@@ -151,7 +151,7 @@ def _are_possible(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArra
     return are & np.isin(epochs, known) if len(known) else are
 
 
-def _are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+def are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which epochs a checkpoint lacks, although it has lower and higher ones."""
     is_within = (epochs > known[0]) & (epochs < known[-1])
     missing: NDArray[np.bool_] = is_within & ~np.isin(epochs, known)
@@ -173,7 +173,7 @@ def _are_contradicted(
     if len(known):
         higher, lower = _count_contradicting(epochs, is_trusted & np.isin(epochs, known))
         are |= ~np.isin(epochs, known) & (higher + lower > 0)
-        are |= _are_missing(epochs, known)
+        are |= are_missing(epochs, known)
     return are | (epochs < NO_PARTITION_LEADER_EPOCH)
 
 

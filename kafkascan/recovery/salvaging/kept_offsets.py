@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
@@ -39,10 +38,8 @@ class KeptOffsets:
         self._log, self._found = log, LogProblems()
         self._checks = LogChecks(log, self._found)
 
-    def add(self, segment: SegmentFile, result: SegmentSalvage, batches: BatchTable) -> None:
-        """Add the next segment that is copied, with its kept batches."""
-        offsets = SegmentOffsets(segment)
-        offsets.add_around([one.position for one in result.losses], batches)
+    def add(self, result: SegmentSalvage, offsets: SegmentOffsets) -> None:
+        """Add the next segment that is copied, with the offsets of its kept batches."""
         offsets.is_whole = not offsets.is_after_loss
         if result.zero_tail_bytes and offsets.is_whole:
             position = result.size - result.zero_tail_bytes

@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.resyncing.gaps import UNCOVERED
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.ranges import KeptRange
+from kafkascan.batches.resyncing.resync import ResyncScan
 from kafkascan.batches.walks import read_pieces
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -37,13 +38,13 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir, partition_dir
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.partition_settings import read_metadata
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
 from kafkascan.recovery.salvaging.foreign_ranges import Doubtful
-from kafkascan.recovery.salvaging.header_repair import RepairedLog
 from kafkascan.recovery.salvaging.kept_offsets import KeptOffsets
 from kafkascan.recovery.salvaging.overlapping_segments import (
     SegmentBounds,
@@ -57,6 +58,7 @@ from kafkascan.recovery.salvaging.segment_salvage import (
     not_copied,
     salvage_segment,
 )
+from kafkascan.recovery.salvaging.valid_batches import salvage_valid
 
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.
@@ -134,7 +136,9 @@ def salvage(
     Every batch is kept that has a valid checksum and offsets that fit. Base offset, length, leader
     epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
     batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
-    in the size of the logs, for any bytes; memory is some 180 bytes per batch of a segment.
+    in the size of the logs, for any bytes. Memory is bounded for segments of which no batch
+    follows the first damage; the evidence about another one takes 180 to 330 bytes for each of its
+    batches.
 
     If segments overlap, each offset is kept in the segment from which a log is read (see
     `OffsetCursor`), and reported as a duplicate in the others.
@@ -366,29 +370,46 @@ def _copy_segment(
 ) -> SegmentSalvage:
     """Copy the offsets of a segment that no earlier one keeps."""
     name, base_offset = segment.file_name, segment.name.base_offset
-    result = SegmentSalvage(name, base_offset)
+    result, patches = SegmentSalvage(name, base_offset), dict[int, bytes]()
     try:
         with segment.open() as source:
-            result, log = salvage_segment(
-                source,
-                name,
-                base_offset,
-                highest=bounds.highest,
-                known_epochs=_known_epochs(segment.folder),
-                doubtful=doubtful,
-            )
-            result, log = without_covered(result, log, bounds)
-            if folder is not None and (len(log.batches) or bounds.keeper is None):
+            known_epochs, offsets = _known_epochs(segment.folder), SegmentOffsets(segment)
+            found: SegmentSalvage | ResyncScan | None = None
+            if bounds.lowest <= (base_offset or 0):
+                found = salvage_valid(
+                    source,
+                    name,
+                    base_offset,
+                    offsets,
+                    highest=bounds.highest,
+                    known_epochs=known_epochs,
+                )
+            if isinstance(found, SegmentSalvage):
+                result = found
+            else:
+                result, log = salvage_segment(
+                    source,
+                    name,
+                    base_offset,
+                    highest=bounds.highest,
+                    known_epochs=known_epochs,
+                    doubtful=doubtful,
+                    scan=found,
+                )
+                result, log = without_covered(result, log, bounds)
+                patches, offsets = log.patches(), SegmentOffsets(segment)
+                offsets.add_around([one.position for one in result.losses], log.batches)
+            if folder is not None and (result.batches or bounds.keeper is None):
                 like = segment.path if segment.path.is_file() else None
                 with AtomicFile(folder / (result.copied_as or name), like=like) as file:
-                    for data in _repaired_bytes(source, log):
+                    for data in _repaired_bytes(source, result.pieces, patches):
                         file.stream.write(data)
                 source.require_unshrunk()
     except Exception as error:  # an error of any kind must not affect other segments
         gaps.skip()
         known_end = None if bounds.highest == HIGHEST_OFFSET else bounds.highest
         return not_copied(result, error, _size_of(segment), known_end)
-    gaps.add(segment, result, log.batches)
+    gaps.add(result, offsets)
     return result
 
 
@@ -416,9 +437,11 @@ def _copy_files(source: Folder, destination: Path, names: Iterable[str]) -> None
                 file.stream.write(data)
 
 
-def _repaired_bytes(source: Source, log: RepairedLog) -> Iterator[memoryview]:
-    """Yield the bytes of a repaired log, some MiB at a time."""
-    starts, sizes, patches = *_pieces(log.batches), log.patches()
+def _repaired_bytes(
+    source: Source, ranges: list[KeptRange], patches: dict[int, bytes]
+) -> Iterator[memoryview]:
+    """Yield the bytes of ranges with the patches at positions, some MiB at a time."""
+    starts, sizes = _pieces(ranges)
     patched = list(patches)
     chunks = np.flatnonzero(np.diff(np.cumsum(sizes) // _COPY_BYTES, prepend=-1)).tolist()
     for first, stop in itertools.pairwise([*chunks, len(starts)]):
@@ -440,11 +463,12 @@ def _repaired_bytes(source: Source, log: RepairedLog) -> Iterator[memoryview]:
         yield data.data
 
 
-def _pieces(batches: BatchTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return position and size of what is copied at once: adjacent batches, or parts of them."""
-    starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
-    heads = np.flatnonzero(np.append(True, starts[1:] != stops[:-1])[: len(batches)])
-    starts, stops = starts[heads], stops[np.append(heads, len(batches))[1:] - 1]
+def _pieces(ranges: list[KeptRange]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return position and size of what is copied at once: adjacent ranges, or parts of them."""
+    starts = np.array([one.position for one in ranges], np.int64)
+    stops = starts + np.array([one.size for one in ranges], np.int64)
+    heads = np.flatnonzero(np.append(True, starts[1:] != stops[:-1])[: len(ranges)])
+    starts, stops = starts[heads], stops[np.append(heads, len(ranges))[1:] - 1]
     counts = -(-(stops - starts) // _COPY_BYTES)
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     positions = np.repeat(starts, counts) + _COPY_BYTES * number

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, last_offset, rows_from, size_in_bytes
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset, rows_from, size_in_bytes
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
-from kafkascan.batches.scan import scan_batches
+from kafkascan.batches.scan import iter_open_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.layout import ScanEnd
+from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
@@ -111,23 +111,29 @@ def _with_highest(bounds: list[SegmentBounds]) -> list[SegmentBounds]:
 def _reach(segment: SegmentFile, base_offset: int, following: int) -> _Reach:
     """Return the end of a segment; `following` is the base offset of the next one."""
     with contextlib.suppress(OSError, KafkaScanError), segment.borrow() as source:
-        scan = scan_batches(source, on_corrupt="stop", threads=1)
-        is_whole = scan.end in (ScanEnd.CLEAN, ScanEnd.ZERO_TAIL)
-        end_offset = end_of(scan.batches)
+        headers, end_offset = iter_open_batches(source, on_corrupt="stop"), None
+        for table in headers:
+            end_offset = end_of(table)
         if end_offset is not None and end_offset > following:
-            end_offset = _certain_end(source, scan.batches, base_offset, following)
-        return _Reach(end_offset, is_whole)
+            end_offset = _certain_end(source, base_offset, following)
+        return _Reach(end_offset, headers.end in (ScanEnd.CLEAN, ScanEnd.ZERO_TAIL))
     return _Reach(None, is_whole=False)
 
 
-def _certain_end(source: Source, batches: BatchTable, base_offset: int, following: int) -> int:
+def _certain_end(source: Source, base_offset: int, following: int) -> int:
     """Return the end of the valid batches at the start, if it is after the next base offset."""
-    first, last = batches["base_offset"], last_offset(batches)
-    is_valid = verify_rows(source, batches) & (last >= first)
-    is_valid &= first >= np.append(base_offset, last[:-1] + 1)
-    count = len(batches) if is_valid.all() else int(np.argmin(is_valid))
-    beyond = int((last[:count] >= following).sum())
-    return int(last[count - 1]) + 1 if beyond >= _FEWEST_BEYOND else following
+    end_offset, beyond = base_offset, 0
+    for batches in iter_open_batches(source, on_corrupt="stop"):
+        first, last = batches["base_offset"], last_offset(batches)
+        is_valid = verify_rows(source, batches) & (last >= first)
+        is_valid &= first >= np.append(end_offset, last[:-1] + 1)
+        count = len(batches) if is_valid.all() else int(np.argmin(is_valid))
+        beyond += int((last[:count] >= following).sum())
+        if count:
+            end_offset = int(last[count - 1]) + 1
+        if count < len(batches):
+            break
+    return end_offset if beyond >= _FEWEST_BEYOND else following
 
 
 # ---- results ---------------------------------------------------------------------------------
@@ -137,10 +143,12 @@ def covered(segment: SegmentFile, bounds: SegmentBounds) -> SegmentSalvage:
     """Return the result of a segment of which an earlier one keeps all offsets."""
     name, base_offset = segment.file_name, segment.base_offset
     with segment.borrow() as source:
-        scan = scan_batches(source, on_corrupt="stop", threads=1)
-        result = SegmentSalvage(name, base_offset, size=source.size, end=scan.end)
-        if len(scan.batches):
-            result.duplicates.append(_duplicate(scan.batches, bounds.keeper))
+        headers, ends = iter_open_batches(source, on_corrupt="stop"), np.empty(0, BATCH_DTYPE)
+        for table in headers:
+            ends = join_tables([ends[:1], table[:1], table[-1:]])[[0, -1]]
+        result = SegmentSalvage(name, base_offset, size=source.size, end=headers.end)
+        if len(ends):
+            result.duplicates.append(_duplicate(ends, bounds.keeper))
         return result
 
 

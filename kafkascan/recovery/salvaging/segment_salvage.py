@@ -13,7 +13,7 @@ from kafkascan.batches.resyncing.gaps import NOT_A_LOG, known_values
 from kafkascan.batches.resyncing.kept_ranges import are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
-from kafkascan.batches.resyncing.resync import scan_with_resync
+from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source, read_bytes
@@ -156,6 +156,13 @@ def not_copied(
     return SegmentSalvage(name, base_offset, size, end=segment.end, losses=[loss], error=error)
 
 
+def segment_offsets(base_offset: int | None, highest: int) -> tuple[int, int]:
+    """Return the lowest and the highest offset that a segment may contain."""
+    if base_offset is None:
+        return 0, highest
+    return base_offset, min(highest, base_offset + _MOST_OFFSETS)  # an index has them as int32
+
+
 def salvage_segment(
     source: Source,
     name: str,
@@ -165,6 +172,7 @@ def salvage_segment(
     known_epochs: Collection[int] = (),
     doubtful: Doubtful = "keep",
     threads: int | None = 1,
+    scan: ResyncScan | None = None,
 ) -> tuple[SegmentSalvage, RepairedLog]:
     """
     Find the batches of a segment that can be kept.
@@ -185,6 +193,8 @@ def salvage_segment(
         the log.
     threads : int, optional
         As in `verify_crcs`.
+    scan : ResyncScan, optional
+        Its whole scan, with verified checksums and `segment_offsets`, if there is one.
 
     Returns
     -------
@@ -192,12 +202,12 @@ def salvage_segment(
     RepairedLog
         The batches to write.
     """
-    lowest, known_end = base_offset or 0, highest if highest < HIGHEST_OFFSET else None
-    if base_offset is not None:  # relative offsets in an index are int32
-        highest = min(highest, lowest + _MOST_OFFSETS)
-    scan = scan_with_resync(
-        source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest
-    )
+    known_end = highest if highest < HIGHEST_OFFSET else None
+    lowest, highest = segment_offsets(base_offset, highest)
+    if scan is None:
+        scan = scan_with_resync(
+            source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest
+        )
     log = repair_headers(source, scan, lowest, highest)
     log, kept = without_foreign(log, source, doubtful=doubtful)
     for _ in range(_MOST_SELECTIONS):  # foreign batches may have outweighed those of the log
@@ -222,7 +232,7 @@ def salvage_segment(
         end=scan.end,
         zero_tail_bytes=source.size - scan.position if scan.end is ScanEnd.ZERO_TAIL else 0,
         pieces=kept,
-        losses=_lost_ranges(source, log, base_offset, known_end),
+        losses=lost_ranges(source, log, base_offset, known_end),
         duplicates=_duplicates(log.copies),
         repairs=log.repairs,
     )
@@ -232,9 +242,10 @@ def salvage_segment(
 # ---- lost ranges ------------------------------------------------------------------------------
 
 
-def _lost_ranges(
+def lost_ranges(
     source: Source, log: RepairedLog, base_offset: int | None, known_end: int | None
 ) -> list[LostRange]:
+    """Return the damaged ranges of a log; `known_end` is the last offset that it may contain."""
     starts, stops = log.damaged.rows["position"], log.damaged.rows["stop"]
     batches = log.batches
     is_first_known = (batches["magic"] == 2) | (batches["records_count"] >= 0)

@@ -6,15 +6,19 @@ import json
 import random
 import shutil
 import struct
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.analysis import alignment, fingerprints
 from kafkascan.analysis.alignment import _same_offsets, align_by_offset
 from kafkascan.analysis.diff import epoch_history, truncation_offset
 from kafkascan.analysis.fingerprints import FINGERPRINT
+from kafkascan.logs.opened_logs import open_logs
 from tests.support.logs import WrittenLog
 from tests.support.paths import GOLDEN
 from tests.support.segments import batch_v2, message_v1, sign
@@ -352,3 +356,87 @@ def test_alignment_by_offset_against_a_reference(seed: int, is_ascending: bool) 
         assert {(a, b) for a, b in wanted} <= {
             (at, offsets.get(int(row["last_offset"]), -1)) for at, row in enumerate(left)
         }
+
+
+# ---- logs that are read side by side ----------------------------------------------------------
+
+
+def test_memory_does_not_grow_with_the_number_of_batches(tmp_path: Path) -> None:
+    peaks = []
+    for count in (140_000, 420_000):
+        path = tmp_path / str(count) / "t-0" / f"{0:020}.log"
+        path.parent.mkdir(parents=True)
+        with path.open("wb") as file:
+            for first in range(0, count, 20_000):
+                offsets = np.arange(first, first + 20_000)
+                file.write(ks.build_batches(offset=offsets, value=[b"v"] * 20_000, batch_size=1))
+        tracemalloc.start()
+        try:
+            found = ks.diff_logs(path.parent, path.parent)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert found.partitions[0].same_batches == found.partitions[0].right_batches == count
+    assert peaks[1] < 1.1 * peaks[0]
+
+
+def _folder(path: Path, *segments: list[bytes]) -> Path:
+    path.mkdir()
+    for parts in segments:
+        (offset,) = struct.unpack_from(">q", parts[0])
+        (path / f"{offset:020}.log").write_bytes(b"".join(parts))
+    return path
+
+
+def _with_epochs(parts: list[bytes], starts: dict[int, int]) -> list[bytes]:
+    """Return batches with the leader epochs that start at rows; no checksum covers them."""
+    epochs = [max((epoch for row, epoch in starts.items() if row <= at), default=0)
+              for at in range(len(parts))]  # fmt: skip
+    return [
+        part[:12] + struct.pack(">i", epoch) + part[16:]
+        for part, epoch in zip(parts, epochs, strict=True)
+    ]
+
+
+_PARTS = log(300)
+_DAMAGED = b"".join(_PARTS[100:200])[:-5000] + bytes(500) + b"".join(_PARTS[100:200])[-4500:]
+_OTHER_LOGS = {
+    "the same": [_PARTS[:120], _PARTS[120:]],
+    "one batch is missing": [_PARTS[:120], _PARTS[120:151] + _PARTS[152:]],
+    "ends earlier": [_PARTS[:120], _PARTS[120:250]],
+    "starts later": [_PARTS[40:100], _PARTS[100:]],
+    "another end": [_PARTS[:200], shifted(log(40, 2), 400)],
+    "other epochs": [_with_epochs(_PARTS, {30: 2, 31: 3, 200: 9})],
+    "older epochs at the end": [_with_epochs(_PARTS[:280], {50: 1, 150: 2, 270: 1})],
+    "a damaged segment": [_PARTS[:100], [_DAMAGED], _PARTS[200:]],
+    "damage at the end": [_PARTS[:100], [*_PARTS[100:], b"torn"]],
+    "offsets go back": [_PARTS[:100] + _PARTS[50:60] + _PARTS[100:]],
+    "nothing in common": [shifted(log(90, 3), 5000)],
+}
+
+
+@pytest.mark.parametrize("name", _OTHER_LOGS)
+@pytest.mark.parametrize("rows", [7, 64])
+def test_logs_are_compared_in_pieces_as_they_are_whole(
+    name: str, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = _folder(tmp_path / "t-0", _with_epochs(_PARTS, {50: 1, 150: 2, 290: 4}))
+    right = _folder(tmp_path / "t-1", *_OTHER_LOGS[name])
+    mine, theirs = (ks.analysis.read_fingerprints(one) for one in (left, right))
+    pairs: list[tuple[Any, Any]] = [(left, right), (right, left), (left, theirs), (mine, right)]
+    monkeypatch.setattr(alignment, "_FEW", 1 << 40)  # all rows are kept
+    whole = [ks.diff_logs(*pair).to_json() for pair in pairs]
+    for module in (alignment, fingerprints):
+        monkeypatch.setattr(module, "ROWS", rows)
+    monkeypatch.setattr(alignment, "_FEW", 0)
+    assert [ks.diff_logs(*pair).to_json() for pair in pairs] == whole
+
+
+@pytest.mark.parametrize("name", ["a damaged segment", "damage at the end"])
+def test_rows_by_segment_stay(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fingerprints, "ROWS", 7)
+    (found,) = open_logs(_folder(tmp_path / "t-0", *_OTHER_LOGS[name]))
+    still = [count for count, _ in fingerprints.LogTables.of(found)]
+    assert still != list(range(len(still)))  # some rows are withdrawn
+    still = [count for count, _ in fingerprints.LogTables.of(found, by_segment=True)]
+    assert still == list(range(len(still)))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -56,8 +57,14 @@ def _swap(folder: Path, first: int, last: int, batches: list[bytes]) -> None:
 
 
 def _clean(folder: Path, *more: int) -> None:
-    """Keep one record of the first batch, and some other ones, of all segments but the last."""
+    """
+    Keep one record of the first batch, and some other ones, of all segments but the last.
+
+    The old files are gone at once: as long as they are there, both sides are read as of one moment.
+    """
     _swap(folder, 0, SEGMENTS - 2, [_batch(0, 1), *map(_batch, more)])
+    for path in folder.glob("*.deleted"):
+        path.unlink()
 
 
 def _write_checkpoint(folder: Path) -> None:
@@ -73,34 +80,33 @@ def _roll_and_delete(folder: Path) -> None:
     _segment(folder, SEGMENTS).write_bytes(b"".join(_batches(SEGMENTS)))
 
 
-def _after_reads(monkeypatch: pytest.MonkeyPatch, steps: dict[int, Step]) -> None:
-    """Take steps after the first read (of the left side) and the second one (of the right side)."""
-    read, count = fingerprints.fingerprint_logs, 0
-
-    def read_and_step(*given: object, **options: object) -> fingerprints.FingerprintedLogs:
-        nonlocal count
-        found = read(*given, **options)  # type: ignore[arg-type]
-        count += 1
-        steps.get(count, lambda: None)()
-        return found
-
-    monkeypatch.setattr(diff, "fingerprint_logs", read_and_step)
-
-
-def _when_read_again(monkeypatch: pytest.MonkeyPatch, steps: dict[int, Step]) -> None:
-    """Take steps after a log was read again: the left one at odd numbers, the right one at even."""
-    again, count = fingerprints.FingerprintedLog.read_again, 0
+def _after_logs(monkeypatch: pytest.MonkeyPatch, steps: dict[int, Step]) -> None:
+    """Take steps after the batches of a log were read: odd numbers are the left log."""
+    read, count = fingerprints.LogTables.__iter__, 0
 
     def read_and_step(
-        one: fingerprints.FingerprintedLog, start: int | None
-    ) -> fingerprints.FingerprintedLog:
+        log: fingerprints.LogTables,
+    ) -> Iterator[tuple[int, fingerprints.FingerprintRows]]:
         nonlocal count
-        found = again(one, start)
+        yield from read(log)
+        count += 1
+        steps.get(count, lambda: None)()
+
+    monkeypatch.setattr(fingerprints.LogTables, "__iter__", read_and_step)
+
+
+def _after_pairs(monkeypatch: pytest.MonkeyPatch, steps: dict[int, Step]) -> None:
+    """Take steps after both logs were read, with the checkpoints of the cleaner."""
+    read, count = diff._Comparison.read, 0
+
+    def read_and_step(*given: Any, **options: Any) -> list[diff._Pair]:
+        nonlocal count
+        found = read(*given, **options)
         count += 1
         steps.get(count, lambda: None)()
         return found
 
-    monkeypatch.setattr(fingerprints.FingerprintedLog, "read_again", read_and_step)
+    monkeypatch.setattr(diff._Comparison, "read", read_and_step)
 
 
 def _at_pauses(monkeypatch: pytest.MonkeyPatch, step: Step) -> list[float]:
@@ -120,7 +126,7 @@ def test_the_cleaner_replaces_segments_between_the_sides(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its checkpoint, which says how far it came, is written later."""
-    _after_reads(monkeypatch, {1: lambda: _clean(log)})
+    _after_logs(monkeypatch, {1: lambda: _clean(log)})
     found = ks.diff_logs(log, log)
     assert found.is_same, found
     assert len(found) == 0
@@ -135,7 +141,7 @@ def test_the_cleaner_writes_its_checkpoint_after_a_log_was_read(
         (backup / path.name).write_bytes(path.read_bytes())
     _clean(log)
     assert not ks.diff_logs(log, backup).is_same
-    _after_reads(monkeypatch, {2: lambda: _write_checkpoint(log)})
+    _after_pairs(monkeypatch, {1: lambda: _write_checkpoint(log)})
     found = ks.diff_logs(log, backup)
     assert found.is_same, found
     assert found.partitions[0].left_cleaned_up_to == CLEANED_UP_TO
@@ -144,7 +150,7 @@ def test_the_cleaner_writes_its_checkpoint_after_a_log_was_read(
 def test_retention_deletes_everything_between_the_sides(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _after_reads(monkeypatch, {1: lambda: _roll_and_delete(log)})
+    _after_logs(monkeypatch, {1: lambda: _roll_and_delete(log)})
     found = ks.diff_logs(log, log)
     assert found.is_same, found
     assert len(found) == 0
@@ -154,8 +160,10 @@ def test_the_cleaner_goes_on_while_logs_are_read_again(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = _at_pauses(monkeypatch, lambda: None)
-    _after_reads(monkeypatch, {1: lambda: _clean(log, 4, 8)})
-    _when_read_again(monkeypatch, {1: lambda: _clean(log, 4), 3: lambda: _clean(log)})
+    _after_logs(
+        monkeypatch,
+        {1: lambda: _clean(log, 4, 8), 3: lambda: _clean(log, 4), 5: lambda: _clean(log)},
+    )
     assert ks.diff_logs(log, log).is_same
     assert len(pauses) == 3
 
@@ -166,14 +174,13 @@ def test_a_difference_of_logs_at_rest_is_read_once(
     other = tmp_path / "other" / "orders-0"
     other.mkdir(parents=True)
     _segment(other, 0).write_bytes(b"".join(_batches(0)[:2] + _batches(0)[3:]))
-    read = []
-    of_log = fingerprints._of_log
-    monkeypatch.setattr(fingerprints, "_of_log", lambda one: read.append(one.name) or of_log(one))
+    read: list[str] = []
+    _after_logs(monkeypatch, {1: lambda: read.append("left"), 2: lambda: read.append("right")})
     pauses = _at_pauses(monkeypatch, lambda: None)
     found = ks.diff_logs(log, other)
     assert found.partitions[0].first_divergence == 4
     assert not any(one.symbol == "LOG_CHANGED" for one in found.problems)
-    assert (read, pauses) == (["orders-0"] * 2, [])
+    assert (read, pauses) == (["left", "right"], [])
 
 
 def test_a_difference_of_a_log_that_changes_all_the_time(
@@ -184,8 +191,7 @@ def test_a_difference_of_a_log_that_changes_all_the_time(
     other.mkdir(parents=True)
     _segment(other, 0).write_bytes(batch_v2(b"another one", base_offset=0))
     pauses = _at_pauses(monkeypatch, lambda: None)
-    _after_reads(monkeypatch, {2: lambda: _replace_first(log)})
-    _when_read_again(monkeypatch, {number: lambda: _replace_first(log) for number in (2, 4, 6, 8)})
+    _after_pairs(monkeypatch, {number: lambda: _replace_first(log) for number in range(1, 6)})
     done = run("diff", log, other, "--format", "jsonl")
     assert done.returncode == 1
     assert "orders-0: differs from offset 0 on" in done.stderr
@@ -207,7 +213,7 @@ def test_a_log_that_is_deleted_between_the_sides(
     """What was read of it is compared."""
     _at_pauses(monkeypatch, lambda: None)
     deleted = log.with_name("orders-0.0123456789abcdef0123456789abcdef-delete")
-    _after_reads(monkeypatch, {1: lambda: _clean(log), 2: lambda: log.rename(deleted)})
+    _after_logs(monkeypatch, {1: lambda: _clean(log), 2: lambda: log.rename(deleted)})
     found = ks.diff_logs(log, log)
     assert not found.is_same
     assert "LOG_CHANGED" in [one.symbol for one in found.problems]
