@@ -38,9 +38,9 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir, partition_dir
-from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.partition_settings import read_metadata
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage

@@ -19,7 +19,7 @@ from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
 from kafkascan.batches.resyncing.valid_prefix import ValidPrefix
 from kafkascan.format.layout import BATCH_DTYPE, NO_PARTITION_LEADER_EPOCH, ScanEnd
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_problems import BatchOffsets
+from kafkascan.logs.walking.batch_offsets import BatchOffsets
 from kafkascan.recovery.salvaging.epoch_repair import are_missing
 from kafkascan.recovery.salvaging.header_repair import repair_headers
 from kafkascan.recovery.salvaging.segment_salvage import (
