@@ -405,7 +405,7 @@ def _audit_log(
             present += sum(not end.is_gone for end in ends)
             yield step
         findings = current.finish(walk.problems)
-        if present and (is_last or not _may_be_of_changes(one.log, findings)):
+        if present and (is_last or not _may_be_of_changes(one, findings)):
             yield _Step(share.log_index, findings=findings, opened=current.opened)
             return
         yield _Step(share.log_index, -batches, -segments, -size)
@@ -417,10 +417,16 @@ def _audit_log(
         one = again
 
 
-def _may_be_of_changes(log: Log, findings: Sequence[LogFinding]) -> bool:
+def _may_be_of_changes(audited: AuditedLog, findings: Sequence[LogFinding]) -> bool:
     """Return whether retention or the cleaner may have caused findings while a log was read."""
-    are_alarms = any(one.severity is not NOTE for one in findings)
-    return are_alarms and not all(segment.is_in_place() for segment in log.segments)
+    if all(finding.severity is NOTE for finding in findings):
+        return False
+    if not all(segment.is_in_place() for segment in audited.log.segments):
+        return True
+    # The cleaner replaces segments first, and then writes its checkpoint.
+    checkpoints = CheckpointReader(lambda path, error: None)
+    cleaned_up_to = checkpoints.offset_of(audited.log.partition, CLEANER_CHECKPOINT)
+    return not audited.is_snapshot and cleaned_up_to != audited.checkpoints.cleaned_up_to
 
 
 def _listed_again(one: AuditedLog) -> AuditedLog | None:
