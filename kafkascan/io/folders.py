@@ -307,6 +307,11 @@ class PinnedFolder(DiskFolder):
         has_common = any(self.has_same(name, newer) for _, name in self.live_logs)
         return not has_read and not has_common
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether a segment that a broker reads was not empty."""
+        return any(self._pins.sizes.get(name) for _, name in self.live_logs)
+
     def has_all_read(self, other: PinnedFolder) -> bool:
         """Return whether another listing has all segments that were read of this one."""
         pins, sizes = self._pins, other._pins.sizes

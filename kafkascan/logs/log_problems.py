@@ -259,7 +259,8 @@ _CHANGES = {
     LogChange.START: "a broker deleted or replaced segments while the log was read: the answer has"
     " offsets of before and of after",
     LogChange.ALL: "a broker deleted all segments of the log before they were read: the answer has"
-    " no offsets, and the log may have later ones by now",
+    " no offsets, and the log has later ones by now",
+    LogChange.EMPTIED: "a broker deleted all offsets of the log before they were read",
     LogChange.END: "the end of the log was cut off while it was read: the answer may have offsets"
     " that the log has no more",
     LogChange.DELETED: "the topic was deleted, or the log moved away, while it was read: the answer"
@@ -384,7 +385,7 @@ class LogChecks:
         if change is not None:
             folder = log.segments[0].folder
             gone = folder.gone if isinstance(folder, PinnedFolder) else None
-            is_note = change in (LogChange.START, LogChange.DELETED)
+            is_note = change in (LogChange.START, LogChange.EMPTIED, LogChange.DELETED)
             severity = Severity.NOTE if is_note else Severity.WARNING
             self.problems.add_guess(
                 log.partition, CHANGED_WHILE_READ, _CHANGES[change],

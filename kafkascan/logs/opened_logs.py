@@ -101,6 +101,9 @@ class LogChange(enum.Enum):
     ALL = enum.auto()
     """Retention deleted all segments before one was read; the log goes on with later ones."""
 
+    EMPTIED = enum.auto()
+    """Retention deleted all segments before one was read; the log is empty."""
+
     END = enum.auto()
     """The end was cut off, as a follower of a new leader does."""
 
@@ -128,7 +131,7 @@ def change_of(log: Log) -> LogChange | None:
         if newer is None:
             return None
         if folder.is_replaced_by(newer):
-            return LogChange.ALL
+            return LogChange.ALL if newer.has_bytes else LogChange.EMPTIED
         return LogChange.START if _has_new_start(log, newer) else None
     if newer is not None and not folder.has_same(PARTITION_METADATA, newer):
         return LogChange.WHOLE

@@ -561,9 +561,10 @@ def problem_of(
     if reason is None and isinstance(error, OSError):
         reason = error.strerror
     unnamed = UNREADABLE if isinstance(error, OSError) else "CORRUPT"
+    symbol = getattr(error, "symbol", unnamed)
     return Problem(
-        getattr(error, "symbol", unnamed),
-        str(reason or error),
+        symbol,
+        str(reason or error).removesuffix(f" [{symbol}]"),
         str(getattr(error, "path", None) or getattr(error, "filename", None) or path),
         position=getattr(error, "position", None),
         topic=topic,

@@ -448,3 +448,24 @@ def test_what_cannot_be_sorted(tmp_path: Path) -> None:
     empty = tmp_path / f"{0:020}.log"
     empty.touch()
     assert rows("records", empty, "--sort", "offset") == []
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["before", "after"])
+def test_a_file_beside_its_folder_is_read_by_itself(tmp_path: Path, is_first: bool) -> None:
+    """It takes no offsets from the log, and the log is judged and cut as without it."""
+    log = shutil.copytree(DATA / "small-segments-0", tmp_path / "data" / "orders-0")
+    first, second, third, *_ = sorted(log.glob("*.log"))
+    leftover = first.rename(f"{first}.deleted")
+    third.unlink()
+    start = ks.read_records(second)["offset"][1].item()
+    (log.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 0 {start}\n")
+    paths = [leftover, log] if is_first else [log, leftover]
+    found = [run("records", path, "--format", "csv", "--columns", "offset") for path in paths]
+    both = run("records", *paths, "--format", "csv", "--columns", "offset")
+    assert both.stdout.splitlines()[1:] == [
+        line for one in found for line in one.stdout.splitlines()[1:]
+    ]
+    assert both.returncode == 1
+    assert both.stderr == "".join(one.stderr for one in found)
+    assert "OFFSET_GAP" in both.stderr
+    assert "OFFSET_GAP" in run("verify", *paths).stderr

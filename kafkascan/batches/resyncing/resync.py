@@ -329,10 +329,12 @@ def scan_with_resync(
         damaged = damaged.joined(
             [damaged_batches(batches.compress(~keep), "OFFSETS_NOT_ASCENDING")]
         )
-        kept, dropped = (batches.compress(is_valid & one) for one in (keep, ~keep))
-        is_copy = are_copies(dropped, kept, ("partition_leader_epoch",))
-        copies, dropped = dropped.compress(is_copy), dropped.compress(~is_copy)
-        batches = batches.compress(keep)
+        dropped = batches.compress(is_valid & ~keep)
+        if len(dropped):
+            kept = batches.compress(is_valid & keep)
+            is_copy = are_copies(dropped, kept, ("partition_leader_epoch",))
+            copies, dropped = dropped.compress(is_copy), dropped.compress(~is_copy)
+        batches = batches if keep.all() else batches.compress(keep)
     return ResyncScan(
         batches=batches,
         dropped=dropped,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from kafkascan.batches.walks import require_log
@@ -218,18 +219,21 @@ def _alone(path: Path) -> Log:
 
 
 def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]:
-    """Yield the inputs of each log; a path that was given twice is two logs."""
-    group: list[SegmentInput] = []
-    last_base = -1
-    for one in inputs:
-        is_live = one.segment.name.is_live
-        is_again = is_live and one.base_offset <= last_base
-        if group and (is_again or one.partition.path != group[-1].partition.path):
-            yield group
-            group, last_base = [], -1
-        group.append(one)
-        last_base = one.base_offset if is_live else last_base
-    if group:
+    """
+    Yield the inputs of each log; a path that was given twice is two logs.
+
+    Files of a folder that are given one by one are a log of their own, beside that of the folder.
+    """
+    for _, given in groupby(inputs, lambda segment: (segment.partition.path, segment.is_served)):
+        group: list[SegmentInput] = []
+        last_base = -1
+        for segment in given:
+            is_live = segment.segment.name.is_live
+            if is_live and segment.base_offset <= last_base:
+                yield group
+                group, last_base = [], -1
+            group.append(segment)
+            last_base = segment.base_offset if is_live else last_base
         yield group
 
 

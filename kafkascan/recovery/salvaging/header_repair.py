@@ -101,6 +101,8 @@ class RepairedLog:
         they are damaged, too.
     foreign : ndarray of BATCH_DTYPE
         Batches that do not belong to the log, as they are stored. They are damaged, too.
+    has_found_batches : bool
+        Whether there are batches, of any of these kinds, that were found by their checksums.
     """
 
     batches: BatchTable
@@ -109,6 +111,7 @@ class RepairedLog:
     copies: BatchTable = field(default_factory=_no_batches)
     dropped: BatchTable = field(default_factory=_no_batches)
     foreign: BatchTable = field(default_factory=_no_batches)
+    has_found_batches: bool = False
 
     def patches(self) -> dict[int, bytes]:
         """Return the new first bytes of repaired batches, by position."""
@@ -149,19 +152,18 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         return RepairedLog(batches, unmatched, [])
     fits = ~np.isin(found["position"], damaged.rows["position"][damaged.have(OUT_OF_ORDER)])
     fits[fits] = fitting(batches, found.compress(fits), lowest, highest)
-    batches, dropped = join_tables([batches, found.compress(fits)]), found.compress(~fits)
-    batches = sorted_by_position(batches)
+    batches, dropped = with_rows(batches, found.compress(fits)), found.compress(~fits)
     is_copy = are_copies(dropped, batches)
     placement = OffsetRepair(
         batches, dropped.compress(~is_copy), unmatched, lowest, highest
     ).place()
-    batches = sorted_by_position(join_tables([batches, placement.batches]))
+    batches = with_rows(batches, placement.batches)
     # A damaged offset may be that of another batch with the same content.
     copies = dropped.compress(is_copy)
     are_own = _may_be_own(copies, batches)
     own = OffsetRepair(batches, copies.compress(are_own), unmatched, lowest, highest).place()
     copies = sorted_by_position(join_tables([copies.compress(~are_own), own.dropped]))
-    batches = sorted_by_position(join_tables([batches, own.batches]))
+    batches = with_rows(batches, own.batches)
     changed = _rows_at(batches, found["position"])
     are_certain = placement.are_certain(changed) & own.are_certain(changed)
     repairs = _field_repairs(source, changed, are_certain)
@@ -171,6 +173,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         repairs=repairs,
         copies=copies,
         dropped=placement.dropped.compress(are_as_stored(source, placement.dropped)),
+        has_found_batches=True,
     )
 
 
@@ -274,6 +277,15 @@ def sorted_by_position(batches: BatchTable) -> BatchTable:
     """Return batches in the order of the file."""
     result: BatchTable = batches.take(np.argsort(batches["position"], kind="stable"))
     return result
+
+
+def with_rows(batches: BatchTable, rows: BatchTable) -> BatchTable:
+    """Return sorted batches with other rows among them; without these, no copy is made."""
+    if not len(rows):
+        return batches
+    rows, item = sorted_by_position(rows), np.dtype((np.void, batches.itemsize))
+    at = np.searchsorted(batches["position"], rows["position"], "right")
+    return np.insert(batches.view(item), at, rows.view(item)).view(batches.dtype)
 
 
 def _rows_at(batches: BatchTable, positions: NDArray[np.int64]) -> BatchTable:

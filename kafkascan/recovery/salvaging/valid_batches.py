@@ -77,7 +77,7 @@ def salvage_valid(
     if not is_sure or scan.valid is None:
         return scan.whole()
     log = repair_headers(source, scan, lowest, most)
-    if log.batches is not scan.batches:  # batches were found by their checksums
+    if log.has_found_batches:
         return scan.whole()
     losses = lost_ranges(source, log, base_offset, highest if highest < HIGHEST_OFFSET else None)
     if losses:
