@@ -15,7 +15,7 @@ from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.opened_logs import at_one_moment, open_partition
-from kafkascan.logs.queries.conditions import Condition, RowRange
+from kafkascan.logs.queries.conditions import EVERY_RECORD, Condition, RowRange
 from kafkascan.logs.record_scan import Isolation, RecordScan, log_of
 from kafkascan.records.read_options import (
     DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -313,6 +313,8 @@ def _condition(
         None if from_time is None else moment_of(from_time, "from_time"),
         None if to_time is None else moment_of(to_time, "to_time"),
     )
+    if not limits.is_limited:
+        return EVERY_RECORD
     if _ends_before(limits.from_offset, limits.to_offset):
         raise ValueError(f"to_offset {to_offset!r} is before from_offset {from_offset!r}")
     if _ends_before(limits.from_time, limits.to_time):

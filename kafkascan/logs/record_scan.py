@@ -151,7 +151,9 @@ class RecordScan:
 
     def _selecting(self, visible: Visible | None, partition: PartitionDir | None) -> ReadOptions:
         """Return the options with masks of the batches and the records to read."""
-        condition, options = self.condition, replace(self.options, visible=visible)
+        condition, options = self.condition, self.options
+        if visible is not None:
+            options = replace(options, visible=visible)
         if self.typed is not None:
             options = replace(options, also_stored=(*options.also_stored, *_NEEDED_BY_DECODERS))
         if not condition.columns:

@@ -137,7 +137,7 @@ def salvage(
     epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
     batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
     in the size of the logs, for any bytes. Memory is bounded for segments of which no batch
-    follows the first damage; the evidence about another one takes 180 to 330 bytes for each of its
+    follows the first damage; the evidence about another one takes 200 to 350 bytes for each of its
     batches.
 
     If segments overlap, each offset is kept in the segment from which a log is read (see
