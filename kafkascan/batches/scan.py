@@ -125,6 +125,11 @@ class BatchScan(AnyTable):
         return np.array(self.batches, dtype, copy=copy)
 
     @property
+    def position(self) -> int:
+        """Position in the source after the last row or gap."""
+        return self.start + self.valid_bytes
+
+    @property
     def is_doubtful(self) -> NDArray[np.bool_]:
         """Which rows are in a range of `doubtful`; ``scan[~scan.is_doubtful]`` has the others."""
         from kafkascan.batches.resyncing.kept_ranges import are_doubtful  # as in `_resynced`

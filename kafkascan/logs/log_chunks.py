@@ -81,6 +81,11 @@ class SegmentEnd(NamedTuple):
     misplaced: tuple[int, int] | None = None
     is_gone: bool = False
 
+    @property
+    def position(self) -> int:
+        """Position after the last batch: a segment is read from its beginning."""
+        return self.valid_bytes
+
 
 @dataclass(eq=False)
 class LogChunk:

@@ -63,7 +63,7 @@ class IncompleteLogError(CorruptLogError):
 def cut_segment_error(path: str, end: LogEnd) -> IncompleteLogError:
     """Return the error for a torn or zero tail of a segment that is not the last of its log."""
     reason = f"{describe_end(end)}, and the log goes on in the next segment"
-    return IncompleteLogError(path, end.valid_bytes, None, reason, CUT_SEGMENT)
+    return IncompleteLogError(path, end.position, None, reason, CUT_SEGMENT)
 
 
 def notes_of_moving(logs: Sequence[Log]) -> Problems:
@@ -137,7 +137,7 @@ class LogProblems:
         """Add what follows the last batch of a source that was read by itself."""
         if end.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return
-        symbol, position = str(end.end), end.valid_bytes
+        symbol, position = str(end.end), end.position
         lost = intact_batches(end, source, offsets.end_offset)
         is_lost, message = len(lost) > 0, describe_end(end, lost)
         is_note = end.end is ScanEnd.ZERO_TAIL and position > 0
@@ -443,7 +443,7 @@ class LogChecks:
 
     def _add_tail(self, offsets: SegmentOffsets, end: LogEnd) -> bool:
         """Add how a segment ends; return whether it is whole."""
-        partition, segment, position = self.log.partition, offsets.segment, end.valid_bytes
+        partition, segment, position = self.log.partition, offsets.segment, end.position
         end_offset = offsets.end_offset
         if end.error is not None:
             self.problems.add_error(partition, segment.path, end.error, end_offset)

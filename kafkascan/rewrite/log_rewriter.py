@@ -521,4 +521,4 @@ def _require_no_hidden_batches(
     hidden = intact_batches(headers, source, offsets.end_offset)
     if len(hidden):
         reason, symbol = describe_end(headers, hidden), str(ScanEnd.TORN_TAIL)
-        raise CorruptBatchError(source.path, headers.valid_bytes, None, reason, symbol)
+        raise CorruptBatchError(source.path, headers.position, None, reason, symbol)

@@ -161,7 +161,7 @@ def tail_findings(path: Path, end: LogEnd) -> list[Finding]:
     if end.end is ScanEnd.CLEAN:
         return []
     message = f"{path}: {end.trailing_bytes} bytes after the last batch are not copied"
-    return [Finding(str(end.end), Severity.WARNING, message, None, end.valid_bytes)]
+    return [Finding(str(end.end), Severity.WARNING, message, None, end.position)]
 
 
 def log_end_findings(path: Path, old: int | None, new: int | None, shift: int) -> list[Finding]:

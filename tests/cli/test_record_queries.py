@@ -469,3 +469,20 @@ def test_a_file_beside_its_folder_is_read_by_itself(tmp_path: Path, is_first: bo
     assert both.stderr == "".join(one.stderr for one in found)
     assert "OFFSET_GAP" in both.stderr
     assert "OFFSET_GAP" in run("verify", *paths).stderr
+
+
+@pytest.mark.parametrize("verb", ["records", "batches"])
+def test_the_tail_of_a_torn_log_that_an_index_leads_to(tmp_path: Path, verb: str) -> None:
+    """The tail is where it is in the file, and not after as many bytes as were read."""
+    log = tmp_path / "orders-0" / f"{0:020}.log"
+    log.parent.mkdir()
+    data = b"".join(batch_of([RecordV2(value=b"v" * 99)], base_offset=n) for n in range(400))
+    log.write_bytes(data)
+    assert run("index", "build", log, "--write").returncode == 0
+    with log.open("ab") as file:
+        file.write(data[: len(data) // 800])
+    done = run(verb, log.parent, "--tail", 3, "--format", "csv")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 4)
+    size = len(data) // 800
+    assert f"position {len(data)}: {size} bytes follow the last complete batch" in done.stderr
+    assert "intact" not in done.stderr

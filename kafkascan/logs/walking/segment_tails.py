@@ -20,11 +20,11 @@ class LogEnd(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """What is wrong at `valid_bytes`, or why the file cannot be read."""
+        """What is wrong at `position`, or why the file cannot be read."""
 
     @property
-    def valid_bytes(self) -> int:
-        """Position after the last batch."""
+    def position(self) -> int:
+        """Position in the file after the last batch."""
 
     @property
     def trailing_bytes(self) -> int:
@@ -38,7 +38,7 @@ def intact_batches(end: LogEnd, source: Source, end_offset: int | None) -> Batch
     Those with lower offsets than `end_offset`, the offset after the batches before the tail, are in
     a copy, or old data.
     """
-    start, stop = end.valid_bytes, end.valid_bytes + end.trailing_bytes
+    start, stop = end.position, end.position + end.trailing_bytes
     # A broker may have completed its last batch by now, or truncated the file: nothing is lost.
     if end.end is not ScanEnd.TORN_TAIL or stop > source.size:
         return np.empty(0, BATCH_DTYPE)
@@ -54,7 +54,7 @@ def describe_end(end: LogEnd, intact: BatchTable | None = None) -> str:
     """Return a sentence about a tail, with the intact batches that were found in it."""
     kind = "zeros" if end.end is ScanEnd.ZERO_TAIL else "bytes"
     message = f"{end.trailing_bytes:,} {kind} follow the last complete batch"
-    if not end.valid_bytes:
+    if not end.position:
         message = f"the file contains no complete batch, only {end.trailing_bytes:,} {kind}"
     if intact is None or not len(intact):
         return message

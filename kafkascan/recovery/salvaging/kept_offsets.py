@@ -19,7 +19,7 @@ from kafkascan.tables.table import Problem, Problems
 class _ZeroTail(NamedTuple):
     """The `LogEnd` of zeros."""
 
-    valid_bytes: int
+    position: int
     trailing_bytes: int
     end: ScanEnd = ScanEnd.ZERO_TAIL
     error: None = None

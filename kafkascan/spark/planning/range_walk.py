@@ -174,11 +174,6 @@ class RangeWalk:
         # Where the walk of the next range may start, so that this one must arrive there.
         self._hinted_stop = 0 if hints is None else hints.last_before(self.stop)
 
-    @property
-    def valid_bytes(self) -> int:
-        """Position after the last batch; see `LogEnd`."""
-        return self.position
-
     def tables(self, rows: int) -> Iterator[BatchTable]:
         """Yield the batches, in tables of at most `rows` rows."""
         if not self._walk_to_start():
