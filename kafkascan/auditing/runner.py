@@ -54,6 +54,7 @@ from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import PartitionFilter, find_log_dir, no_logs, partition_of
+from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
 from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs, selected_logs
@@ -423,10 +424,12 @@ def _may_be_of_changes(audited: AuditedLog, findings: Sequence[LogFinding]) -> b
         return False
     if not all(segment.is_in_place() for segment in audited.log.segments):
         return True
-    # The cleaner replaces segments first, and then writes its checkpoint.
+    if audited.is_snapshot or audited.checkpoints.cleaned_up_to:
+        return False
+    # The cleaner replaces segments before it writes the checkpoint that explains their gaps.
+    has_gap = any(finding.symbol == OFFSET_GAP for finding in findings)
     checkpoints = CheckpointReader(lambda path, error: None)
-    cleaned_up_to = checkpoints.offset_of(audited.log.partition, CLEANER_CHECKPOINT)
-    return not audited.is_snapshot and cleaned_up_to != audited.checkpoints.cleaned_up_to
+    return has_gap and checkpoints.offset_of(audited.log.partition, CLEANER_CHECKPOINT) > 0
 
 
 def _listed_again(one: AuditedLog) -> AuditedLog | None:
