@@ -144,3 +144,23 @@ def test_a_file_that_is_given_with_its_folder_is_listed_once(tmp_path: Path) -> 
         (log,) = list_selected(options)
         assert (log.partition, log.folder) == (("orders", 0), str(folder))
         assert [file.path for file in log.segments] == list(map(str, files))
+
+
+def test_a_leftover_that_is_given_with_its_folder_is_read_from_its_first_offset(
+    tmp_path: Path,
+) -> None:
+    """It takes no log start offset from the folder, and is no part of its log."""
+    segment = segment_path(tmp_path, "orders", base_offset=5)
+    segment.write_bytes(damaged_log().log)
+    leftover = segment.with_name(f"{0:020}.log.deleted")
+    leftover.write_bytes(damaged_log().log)
+    start = "0\n1\norders 0 7\n"
+    (segment.parent.parent / "log-start-offset-checkpoint").write_text(start)
+    for paths in ([leftover, segment.parent], [segment.parent, leftover]):
+        folder, given = list_selected(Options.parse({"paths": list(map(str, paths))}))
+        assert ([one.name for one in folder.segments], folder.log_start_offset) == (
+            [segment.name], 7,
+        )  # fmt: skip
+        assert ([one.name for one in given.segments], given.log_start_offset) == (
+            [leftover.name], 0,
+        )  # fmt: skip

@@ -100,17 +100,24 @@ def list_logs(options: Options, on_problem: OnProblem = lambda problem: None) ->
     return list(_joined(found, options.path_glob_filter))
 
 
-def _joined(found: Iterable[LogView], pattern: str | None) -> Iterator[LogView]:
-    """Yield one log for each folder, of files whose names match; each file is in it once."""
-    by_folder: dict[tuple[TopicPartition, str], list[LogView]] = {}
+def _joined(found: Sequence[LogView], pattern: str | None) -> Iterator[LogView]:
+    """
+    Yield one log for each folder, of files whose names match; each file is in one log, once.
+
+    Files that are given as such are a log of their own, beside that of their folder.
+    """
+    in_folders = {file.path for view in found for file in view.segments if not file.is_named}
+    by_log: dict[tuple[TopicPartition, str, bool], list[LogView]] = {}
     for view in found:
-        by_folder.setdefault((view.partition, view.folder), []).append(view)
-    for (partition, _), views in sorted(by_folder.items()):
+        key = view.partition, view.folder, view.segments[0].is_named
+        by_log.setdefault(key, []).append(view)
+    for (partition, _, is_given), views in sorted(by_log.items()):
         files = {file.path: file for view in reversed(views) for file in view.segments}
         selected = [
             file
-            for file in files.values()
-            if pattern is None or fnmatch.fnmatchcase(file.name, pattern)
+            for path, file in files.items()
+            if (pattern is None or fnmatch.fnmatchcase(file.name, pattern))
+            and not (is_given and path in in_folders)
         ]
         if selected:
             segments = sorted(selected, key=attrgetter("base_offset", "path"))
