@@ -37,7 +37,7 @@ from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import LogProblems, notes_of_moving
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, open_partition, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, open_logs, open_partition, selected_logs
 from kafkascan.logs.walking.log_reader import LogReader, SegmentReading
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
@@ -235,7 +235,7 @@ def read_fingerprints(
     return Fingerprints(found.path, read, found.notes)
 
 
-LogToRead: TypeAlias = Log | LogFingerprints
+LogToRead: TypeAlias = LogView | LogFingerprints
 """A log whose fingerprints are to be read, or those that a file has of it."""
 
 
@@ -280,7 +280,7 @@ def key_of(log: LogToRead) -> tuple[str | None, int | None]:
 
 def threads_of(logs: Iterable[LogToRead], threads: int | None) -> int:
     """Return the number of threads that reading logs profits from."""
-    listed = [log for log in logs if isinstance(log, Log)]
+    listed = [log for log in logs if isinstance(log, LogView)]
     segments = [(log.partition, one) for log in listed for one in log.served_segments]
     return threads_for(segments, threads)
 
@@ -293,14 +293,14 @@ class FingerprintedLog:
     Attributes
     ----------
     fingerprints : LogFingerprints
-    listed : Log or None
+    listed : LogView or None
         The log as it was when it was read; None if its fingerprints come from a file.
     checkpoint : (int, int) or None
         Inode and time of the cleaner's checkpoint in its data dir; None without one.
     """
 
     fingerprints: LogFingerprints
-    listed: Log | None = None
+    listed: LogView | None = None
     checkpoint: tuple[int, int] | None = None
 
     def has_changed(self) -> bool:
@@ -310,7 +310,7 @@ class FingerprintedLog:
             return False
         return self._is_cleaned(log) or not all(one.is_in_place() for one in log.served_segments)
 
-    def _is_cleaned(self, log: Log) -> bool:
+    def _is_cleaned(self, log: LogView) -> bool:
         """Return whether the cleaner wrote another offset; it writes those of all logs at once."""
         if self.checkpoint == _cleaner_checkpoint(log):
             return False

@@ -25,7 +25,7 @@ from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, open_logs, selected_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
 from kafkascan.records.payloads import load_payloads
@@ -149,7 +149,7 @@ class ProducerCensus(AnyTable):
 
     Attributes
     ----------
-    logs : list of Log
+    logs : list of LogView
     log : ndarray of int32, shape (n,)
         Index into `logs`; ascending.
     counts : ndarray of PRODUCER_COUNTS, shape (n,)
@@ -166,7 +166,7 @@ class ProducerCensus(AnyTable):
 
     schema: ClassVar[Schema] = PRODUCER_SCHEMA
 
-    logs: list[Log]
+    logs: list[LogView]
     log: NDArray[np.int32]
     counts: NDArray[np.void]
     compression_ratios: NDArray[np.float64]
@@ -286,7 +286,7 @@ def read_producers(
     require_integers(sample=sample, expiration_ms=expiration_ms)
     require_not_negative(sample=sample, expiration_ms=expiration_ms)
 
-    def read(opened: Sequence[Log]) -> ProducerCensus:
+    def read(opened: Sequence[LogView]) -> ProducerCensus:
         walk = LogWalk(opened, threads, ControlInspector)
         counter = CensusCounter(walk, sample, expiration_ms)
         for log_slice in walk:
@@ -448,7 +448,7 @@ def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
     return at_one_moment(lambda: open_logs(log), _entries_of)
 
 
-def _entries_of(opened: Sequence[Log]) -> NDArray[np.void]:
+def _entries_of(opened: Sequence[LogView]) -> NDArray[np.void]:
     if len(opened) != 1:
         raise ValueError(f"expected one log, found {len(opened)}")
     state = ProducerState(producers_before(opened[0]))

@@ -22,7 +22,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.io.sources import borrowed_source
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, open_logs, selected_logs
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
@@ -41,7 +41,7 @@ class RecordCounts(AnyTable):
 
     Attributes
     ----------
-    logs : list of Log
+    logs : list of LogView
     counts : ndarray of COUNTS, shape (logs,)
     problems : Problems
         What is not counted, and segments with the same offsets. Of these, each offset is counted
@@ -50,7 +50,7 @@ class RecordCounts(AnyTable):
 
     schema: ClassVar[Schema] = COUNT_SCHEMA
 
-    logs: list[Log]
+    logs: list[LogView]
     counts: NDArray[np.void]
     problems: Problems = NO_PROBLEMS
 
@@ -143,7 +143,7 @@ def count_records(
 
 
 def _count(
-    opened: Sequence[Log], deep: bool, threads: int | None, keep_cache: bool
+    opened: Sequence[LogView], deep: bool, threads: int | None, keep_cache: bool
 ) -> RecordCounts:
     counts = np.zeros(len(opened), COUNTS)
     for name in ("start_offset", "end_offset", "last_stable_offset"):
@@ -178,7 +178,7 @@ def _count(
 class _Counter:
     """Counts the records of one log into a row of `COUNTS`."""
 
-    def __init__(self, log: Log, number: int, row: np.void, *, is_deep: bool) -> None:
+    def __init__(self, log: LogView, number: int, row: np.void, *, is_deep: bool) -> None:
         self.follower = follower_of(log, number)
         self._is_deep = is_deep
         self._log = log

@@ -14,7 +14,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import LogProblems, notes_of_moving
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, open_logs, selected_logs
 from kafkascan.logs.topic_records import topic_problem
 from kafkascan.logs.walking.log_reading import iter_log
 from kafkascan.records.read_options import ReadOptions
@@ -144,7 +144,7 @@ class _Group:
 class _LogUsage:
     """Counts the records of a log."""
 
-    def __init__(self, log: Log, reader: FrameReader, part: Part) -> None:
+    def __init__(self, log: LogView, reader: FrameReader, part: Part) -> None:
         self._log, self._reader, self._part = log, reader, part
         self._groups: dict[int, _Group] = {}
         known = LogProblems([log])

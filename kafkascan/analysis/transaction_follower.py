@@ -13,14 +13,14 @@ from kafkascan.batches.screening import COUNTS, OFFSETS, PRODUCERS
 from kafkascan.broker_state.markers import TRANSACTION, ControlRows
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.format.errors import CorruptSnapshotError
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.walking.log_walk import LogSlice, producers_before
 
 Pause: TypeAlias = "tuple[int, Callable[[ProducerState | None], object]]"
 """A row of a table, and a function that gets the producers' state before this row."""
 
 
-def follower_of(log: Log, number: int) -> TransactionFollower:
+def follower_of(log: LogView, number: int) -> TransactionFollower:
     """Return a follower that starts with the snapshot at the log's start, if it can be read."""
     try:
         known = producers_before(log)
@@ -172,7 +172,7 @@ def at_latest_write(time_ms: int) -> str:
 
 
 def abort_command(
-    log: Log, first_offset: int, *, bootstrap_server: str = "HOST:PORT"
+    log: LogView, first_offset: int, *, bootstrap_server: str = "HOST:PORT"
 ) -> str | None:
     """Return the command of Kafka that aborts an open transaction; None if the topic is unknown."""
     if log.partition.topic is None:

@@ -31,7 +31,7 @@ from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.opened_logs import Log, LogsLike, at_one_moment, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, open_logs, selected_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
@@ -47,7 +47,7 @@ class Transactions(AnyTable):
 
     Attributes
     ----------
-    logs : list of Log
+    logs : list of LogView
     spans : ndarray of TRANSACTION, shape (n,)
         By log; in a log in the order of their markers, then open transactions by first offset.
     last_stable_offsets, end_offsets : ndarrays of int64, shape (logs,)
@@ -69,7 +69,7 @@ class Transactions(AnyTable):
 
     schema: ClassVar[Schema] = TRANSACTION_SCHEMA
 
-    logs: list[Log]
+    logs: list[LogView]
     spans: NDArray[np.void]
     last_stable_offsets: NDArray[np.int64]
     end_offsets: NDArray[np.int64]
@@ -305,7 +305,7 @@ def read_transactions(
     require_not_negative(timeout_ms=timeout_ms)
     given_ms = None if now_ms is None else moment_of(now_ms, "now_ms")
 
-    def read(opened: Sequence[Log]) -> Transactions:
+    def read(opened: Sequence[LogView]) -> Transactions:
         walk = LogWalk(opened, threads, ControlInspector)
         collector = TransactionCollector(walk, given_ms)
         for log_slice in walk:

@@ -43,7 +43,7 @@ from kafkascan.format.times import age_text
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
 from kafkascan.logs.log_problems import COMPACTED_TOPICS, OFFSET_GAP
 from kafkascan.logs.metadata_log import TopicConfig
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.walking.log_walk import InspectedSlice
 from kafkascan.logs.walking.segment_tails import describe_end, intact_batches
 from kafkascan.tables.table import Problems
@@ -78,7 +78,7 @@ class AuditedLog:
 
     Attributes
     ----------
-    log : Log
+    log : LogView
     checkpoints : LogCheckpoints
     config : TopicConfig
         Settings of its topic.
@@ -90,7 +90,7 @@ class AuditedLog:
         Of its transactions; the logs of an audit share one.
     """
 
-    log: Log
+    log: LogView
     checkpoints: LogCheckpoints
     config: TopicConfig
     now_ms: int | None = None

@@ -57,7 +57,7 @@ from kafkascan.logs.log_finding import PartitionFilter, find_log_dir, no_logs, p
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
-from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, list_logs, open_logs, selected_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import LogWalk
 
@@ -271,7 +271,7 @@ def _audited_logs(
     return logs.path if isinstance(logs, LogDir) else opened[0].partition.path, audited
 
 
-def _opened(logs: LogsLike) -> tuple[list[Log], list[Log]]:
+def _opened(logs: LogsLike) -> tuple[list[LogView], list[LogView]]:
     """Return the logs that a broker would load, from their first offset on, and KRaft snapshots."""
     if not isinstance(logs, LogDir):
         return open_logs(logs, 0), []
@@ -282,9 +282,11 @@ def _opened(logs: LogsLike) -> tuple[list[Log], list[Log]]:
         is_loaded = one.partition.is_log or logs.is_partition
         if is_loaded and (segments or one.error is not None):
             start = (segments[0].base_offset or 0) if segments else 0
-            opened.append(Log(one.partition, segments, start, one.error, names=one.names))
+            opened.append(
+                LogView(one.partition, tuple(segments), start, one.error, names=one.names)
+            )
         others = (segment for segment in one.segments if not segment.name.is_live)
-        snapshots += [Log(one.partition, [segment], names=one.names) for segment in others]
+        snapshots += [LogView(one.partition, (segment,), names=one.names) for segment in others]
     return opened, snapshots
 
 

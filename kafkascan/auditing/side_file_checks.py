@@ -23,7 +23,7 @@ from kafkascan.broker_state.index_checks import parse_index_file
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.format.file_names import INTERRUPTED_REWRITE, REWRITE_MARK
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.segment import SegmentFile
 
 _OF_LOG = re.compile(r"(\d+)\.(log|index|timeindex|txnindex|snapshot)")
@@ -37,7 +37,7 @@ _WITHOUT_OFFSET = re.compile(
 _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
 
 
-def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
+def check_folder(log: LogView, names: Collection[str], found: FoundInLog) -> None:
     """Check the names of the files in a partition's folder, and ``partition.metadata``."""
     partition = log.partition
     matches = {name: _OF_LOG.fullmatch(name) for name in names}
@@ -107,7 +107,7 @@ class SnapshotCheck:
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     names : collection of str
         Names of the files in its folder.
     found : FoundInLog
@@ -120,7 +120,7 @@ class SnapshotCheck:
         Offset of the last snapshot, or the log's first offset.
     """
 
-    def __init__(self, log: Log, names: Collection[str], found: FoundInLog) -> None:
+    def __init__(self, log: LogView, names: Collection[str], found: FoundInLog) -> None:
         self._partition = log.partition
         self._found = found
         self._first = first = (log.segments[0].base_offset or 0) if log.segments else 0

@@ -20,7 +20,7 @@ from kafkascan.internal_topics.topic_messages import (
 )
 from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord
 from kafkascan.logs.log_dir import LogDir
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.topic_records import topic_problem
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -120,7 +120,7 @@ class UnknownRecord:
 
     Attributes
     ----------
-    log : Log
+    log : LogView
     offset : int
     type : int or None
         Kafka's number of the type; None if the key has none.
@@ -128,7 +128,7 @@ class UnknownRecord:
     key, value : bytes
     """
 
-    log: Log
+    log: LogView
     offset: int
     type: int | None
     reason: str
@@ -167,10 +167,10 @@ class UnknownParts:
     """
 
     records: list[UnknownRecord] = field(default_factory=list)
-    _fields: dict[tuple[Log, str, int], _FieldTally] = field(default_factory=dict)
-    _unnamed: dict[Log, _FieldTally] = field(default_factory=dict)
+    _fields: dict[tuple[LogView, str, int], _FieldTally] = field(default_factory=dict)
+    _unnamed: dict[LogView, _FieldTally] = field(default_factory=dict)
 
-    def add_tags(self, log: Log, offset: int, *messages: Message | None) -> None:
+    def add_tags(self, log: LogView, offset: int, *messages: Message | None) -> None:
         """Count the unknown tagged fields of a record."""
         found = {
             (log, tag.structure, tag.tag)
@@ -198,7 +198,7 @@ class UnknownParts:
         ]
 
 
-def _note_of_field(log: Log, what: str, tally: _FieldTally) -> Problem:
+def _note_of_field(log: LogView, what: str, tally: _FieldTally) -> Problem:
     text = (
         f"{what}, which this version of kafkascan does not know, in {tally.count:,} records, first"
         f" at offset {tally.first_offset}: the value is not in the answer"
@@ -213,7 +213,7 @@ def unknown_table(records: Iterable[UnknownRecord], problems: Problems) -> Table
 
 
 def unknown_record(
-    log: Log, offset: int, key: bytes, value: bytes | None, error: SchemaError
+    log: LogView, offset: int, key: bytes, value: bytes | None, error: SchemaError
 ) -> UnknownRecord:
     """Return the record of a coordinator's topic that could not be decoded."""
     code = int.from_bytes(key[:2], "big", signed=True)
@@ -255,7 +255,7 @@ def decode_records(
 
 def decode_framed_records(
     schemas: Mapping[int, MessageSchema],
-    log: Log,
+    log: LogView,
     table: RecordTable,
     unknown: UnknownParts,
 ) -> Iterator[tuple[int, Message]]:
@@ -269,7 +269,7 @@ def decode_framed_records(
 
 def decode_framed_record(
     schemas: Mapping[int, MessageSchema],
-    log: Log,
+    log: LogView,
     offset: int,
     value: bytes | None,
     unknown: UnknownParts,

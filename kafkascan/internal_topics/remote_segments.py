@@ -22,7 +22,7 @@ from kafkascan.internal_topics.coordinator_records import (
 from kafkascan.internal_topics.topic_messages import Message
 from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.topic_records import (
     DELETED_RECORDS,
     AsOf,
@@ -191,7 +191,7 @@ class _Catalogue:
     read: set[int] = field(default_factory=set)
     keys: dict[bytes, uuid.UUID] = field(default_factory=dict)
 
-    def add_log(self, log: Log, as_of: AsOf | None) -> int:
+    def add_log(self, log: LogView, as_of: AsOf | None) -> int:
         """Apply the records of a partition; return the first offset that was not applied."""
         partition = log.partition.partition
         self.read.add(-1 if partition is None else partition)
@@ -239,7 +239,7 @@ class _Catalogue:
             self.segments.pop(segment_id, None)
             self.deleted.add(segment_id)
 
-    def _apply(self, log: Log, offset: int, key: bytes | None, message: Message) -> None:
+    def _apply(self, log: LogView, offset: int, key: bytes | None, message: Message) -> None:
         if key is not None and message.type in (_ADDED, _UPDATED):
             self.keys[key] = message.fields["remote_log_segment_id"]["id"]
         if message.type == _ADDED:
@@ -251,7 +251,9 @@ class _Catalogue:
         elif message.type == _PARTITION_DELETED:
             self._delete_partition(message.fields)
 
-    def _update(self, log: Log, offset: int, fields: dict[str, Any], *, is_compacted: bool) -> None:
+    def _update(
+        self, log: LogView, offset: int, fields: dict[str, Any], *, is_compacted: bool
+    ) -> None:
         segment_id = fields["remote_log_segment_id"]["id"]
         place = fields["remote_log_segment_id"]["topic_id_partition"]
         self.partitions.add((uuid_text(place["id"]), place["partition"]))

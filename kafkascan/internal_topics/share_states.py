@@ -33,7 +33,7 @@ from kafkascan.internal_topics.topic_messages import (
 )
 from kafkascan.logs.log_problems import notes_of_moving
 from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.topic_records import (
     DELETED_RECORDS,
     AsOf,
@@ -321,7 +321,7 @@ def _state_batches(fields: Mapping[str, Any]) -> list[StateBatch]:
 class _ShareReplay:
     """Replays a partition of ``__share_group_state``."""
 
-    def __init__(self, log: Log, limit: ReplayLimit, unknown: UnknownParts) -> None:
+    def __init__(self, log: LogView, limit: ReplayLimit, unknown: UnknownParts) -> None:
         self.log = log
         self.states: dict[_ShareKey, _PartitionState] = {}
         self._unknown = unknown
@@ -413,7 +413,7 @@ def _place(key: _ShareKey, names: Mapping[uuid.UUID, str]) -> dict[str, Any]:
 
 
 def _partition_row(
-    key: _ShareKey, state: _PartitionState, names: Mapping[uuid.UUID, str], log: Log
+    key: _ShareKey, state: _PartitionState, names: Mapping[uuid.UUID, str], log: LogView
 ) -> dict[str, Any]:
     place = _place(key, names) | {"coordinator_partition": log.partition.partition}
     place |= {"record_offset": state.record_offset, "is_exact": state.is_exact}

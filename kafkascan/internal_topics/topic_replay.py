@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.topic_records import (
     COMPACTED,
     AsOf,
@@ -46,7 +46,7 @@ class ReplayedLog:
 
     Attributes
     ----------
-    log : Log
+    log : LogView
     end_offset : int
         The first offset that was not applied.
     records : dict of bytes to StoredRecord
@@ -62,7 +62,7 @@ class ReplayedLog:
         Whether no record that the state depends on can have been removed, and nothing was damaged.
     """
 
-    log: Log
+    log: LogView
     end_offset: int
     records: dict[bytes, StoredRecord]
     pending: dict[int, dict[bytes, StoredRecord]]
@@ -84,7 +84,7 @@ class ReplayedLog:
         return [inexact_state(self.log, COMPACTED, self.end_offset, reason)]
 
 
-def replay(log: Log, as_of: AsOf | None, checkpoints: CheckpointReader) -> ReplayedLog:
+def replay(log: LogView, as_of: AsOf | None, checkpoints: CheckpointReader) -> ReplayedLog:
     """
     Return the latest record of each key of a compacted topic, as a coordinator loads it.
 
@@ -94,7 +94,7 @@ def replay(log: Log, as_of: AsOf | None, checkpoints: CheckpointReader) -> Repla
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     as_of : AsOf or None
         None is the end of the log.
     checkpoints : CheckpointReader
@@ -117,7 +117,7 @@ def replay(log: Log, as_of: AsOf | None, checkpoints: CheckpointReader) -> Repla
     )
 
 
-def replay_all(logs: Sequence[Log], as_of: AsOf | None) -> list[ReplayedLog]:
+def replay_all(logs: Sequence[LogView], as_of: AsOf | None) -> list[ReplayedLog]:
     """
     Return the latest records of each log.
 

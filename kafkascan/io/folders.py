@@ -14,7 +14,13 @@ from typing import Protocol, runtime_checkable
 
 from kafkascan.format.errors import FileGoneError, KafkaScanError
 from kafkascan.format.file_names import OFFSETS, SWAP_SUFFIX, live_base_offset
-from kafkascan.io.source_protocols import OPEN_FLAGS, FilePins, PinnedFile, regular_size
+from kafkascan.io.source_protocols import (
+    OPEN_FLAGS,
+    FilePins,
+    FolderReads,
+    PinnedFile,
+    regular_size,
+)
 from kafkascan.io.sources import Source, SourceLike, borrowed_source, read_bytes
 from kafkascan.io.stores.urls import is_url
 
@@ -186,6 +192,8 @@ class PinnedFolder(DiskFolder):
     """
     A folder on disk whose files are those that it had when it was listed; see `PinnedFile`.
 
+    It belongs to one answer, and knows what that has read; `again` is for the next one.
+
     Parameters
     ----------
     folder : DiskFolder
@@ -204,9 +212,15 @@ class PinnedFolder(DiskFolder):
         super().__init__(folder.path)
         self._parent = folder._parent
         self._pins = _settled_files(self.path) if pins is None else pins
+        self._reads = FolderReads()
         self.newer: PinnedFolder | None = None
         self.gone: str | None = None
         self._has_read_of_newer = False
+
+    def again(self) -> PinnedFolder:
+        """Return the folder with the same files, of which nothing was read yet."""
+        is_unread = self.newer is None and self._reads == FolderReads()
+        return self if is_unread else PinnedFolder(self, self._pins)
 
     def listed_again(self, gone: str) -> PinnedFolder:
         """
@@ -216,7 +230,7 @@ class PinnedFolder(DiskFolder):
         """
         self.gone = self.gone or gone
         newer = self._listed_now()
-        if self.newer is not None and self.newer._pins.read:
+        if self.newer is not None and self.newer._reads.segments:
             self._has_read_of_newer = True
         self.newer = newer  # at once: another thread may read it
         return newer
@@ -244,7 +258,7 @@ class PinnedFolder(DiskFolder):
 
     def listed_source(self, name: str) -> PinnedFile:
         """Return the segment that had a name, to read it without what was appended to it since."""
-        return PinnedFile(self._prefix + name, name, self._pins, is_listed=True)
+        return PinnedFile(self._prefix + name, name, self._pins, self._reads, is_listed=True)
 
     def listed_size(self, name: str) -> int:
         """Return the size that a segment had; raise FileGoneError if it is gone, or was cut off."""
@@ -263,7 +277,7 @@ class PinnedFolder(DiskFolder):
         return pins.sizes[name], pins.times[name], pins.inodes[name]
 
     def _file(self, name: str) -> PinnedFile:
-        return PinnedFile(self._prefix + name, name, self._pins)
+        return PinnedFile(self._prefix + name, name, self._pins, self._reads)
 
     def status(self, name: str) -> os.stat_result:
         """Return the status of the file that had a name, now."""
@@ -295,15 +309,9 @@ class PinnedFolder(DiskFolder):
         """Return whether another listing has the same file with a name, or neither has one."""
         return self._pins.inodes.get(name) == other._pins.inodes.get(name)
 
-    def begin_answer(self) -> None:
-        """Forget what was read of it for an earlier answer."""
-        self._pins.read.clear()
-        self._has_read_of_newer = False
-        self._pins.has_cut = self._pins.has_gone = False
-
     def is_replaced_by(self, newer: PinnedFolder) -> bool:
         """Return whether a newer listing has none of the segments, and neither was read."""
-        has_read = self._pins.read or newer._pins.read or self._has_read_of_newer
+        has_read = self._reads.segments or newer._reads.segments or self._has_read_of_newer
         has_common = any(self.has_same(name, newer) for _, name in self.live_logs)
         return not has_read and not has_common
 
@@ -315,20 +323,20 @@ class PinnedFolder(DiskFolder):
     def has_all_read(self, other: PinnedFolder) -> bool:
         """Return whether another listing has all segments that were read of this one."""
         pins, sizes = self._pins, other._pins.sizes
-        return not pins.has_cut and all(
+        return not self._reads.has_cut and all(
             self.has_same(name, other) and pins.has_size(name, sizes.get(name, -1))
-            for name in pins.read
+            for name in self._reads.segments
         )
 
     @property
     def is_stale(self) -> bool:
         """Whether a file was gone, or was cut off while it was read."""
-        return self._pins.has_gone or self._pins.has_cut
+        return self._reads.has_gone or self._reads.has_cut
 
     @property
     def has_cut(self) -> bool:
         """Whether a segment was cut off while it was read."""
-        return self._pins.has_cut
+        return self._reads.has_cut
 
 
 SWAP_WAITS_S = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)

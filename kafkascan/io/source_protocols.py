@@ -78,12 +78,6 @@ class FilePins:
         nowhere.
     opened : set of str
         Names of the files that were opened.
-    read : set of str
-        Names of the segments of which an answer has batches.
-    has_cut : bool
-        Whether a file was cut off while it was read.
-    has_gone : bool
-        Whether a file was gone when it was to be opened.
     are_stable : bool
         Whether a file has the same inode each time, which some network file systems do not keep:
         then names alone identify files.
@@ -93,9 +87,6 @@ class FilePins:
     sizes: dict[str, int] = field(default_factory=dict)
     times: dict[str, int] = field(default_factory=dict)
     opened: set[str] = field(default_factory=set)
-    read: set[str] = field(default_factory=set)
-    has_cut: bool = False
-    has_gone: bool = False
     are_stable: bool = True
 
     def is_file(self, name: str, inode: int) -> bool:
@@ -122,6 +113,26 @@ class FilePins:
         return max(live)[1] if live else None
 
 
+@dataclass
+class FolderReads:
+    """
+    What one answer has read of a folder.
+
+    Attributes
+    ----------
+    segments : set of str
+        Names of the segments of which it has batches.
+    has_cut : bool
+        Whether a file was cut off while it was read.
+    has_gone : bool
+        Whether a file was gone when it was to be opened.
+    """
+
+    segments: set[str] = field(default_factory=set)
+    has_cut: bool = False
+    has_gone: bool = False
+
+
 _ADOPTION = threading.Lock()
 
 
@@ -138,6 +149,8 @@ class PinnedFile:
     path, name : str
     pins : FilePins
         Of the folder.
+    reads : FolderReads
+        Of the answer that reads the file.
     is_listed : bool
         Whether only the bytes are read that it had when the folder was listed.
     """
@@ -145,6 +158,7 @@ class PinnedFile:
     path: str
     name: str
     pins: FilePins = field(repr=False, compare=False)
+    reads: FolderReads = field(default_factory=FolderReads, repr=False, compare=False)
     is_listed: bool = False
 
     def __fspath__(self) -> str:
@@ -202,7 +216,7 @@ class PinnedFile:
         raise self._gone()
 
     def _gone(self) -> FileGoneError:
-        self.pins.has_gone = True
+        self.reads.has_gone = True
         return FileGoneError(self.path)
 
     def status(self) -> os.stat_result:

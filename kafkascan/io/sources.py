@@ -27,8 +27,8 @@ from kafkascan.format.errors import (
 from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
-    FilePins,
     FileRange,
+    FolderReads,
     PinnedFile,
     ReadsAt,
     bytes_view,
@@ -120,7 +120,7 @@ class Source:
             raise ValueError("max_size must not be negative")
         self._descriptor: int | None = None
         self._reader: ReadsAt | None = None
-        self._pins: FilePins | None = None  # of the folder that has the file
+        self._reads_of_folder: FolderReads | None = None
         self._view: memoryview | None = None
         self._map: mmap.mmap | None = None
         self._closed = False
@@ -159,9 +159,9 @@ class Source:
         max_size: int | None,
     ) -> None:
         if isinstance(file, PinnedFile):
-            descriptor, self._pins = file.open(), file.pins
+            descriptor, self._reads_of_folder = file.open(), file.reads
             if file.is_listed:
-                file.pins.read.add(file.name)
+                file.reads.segments.add(file.name)
                 max_size = file.pins.sizes.get(file.name) if max_size is None else max_size
         else:
             descriptor = os.open(file, OPEN_FLAGS)
@@ -418,8 +418,8 @@ class Source:
         return SourceReadError(self.path, position, reason, symbol)
 
     def _note_cut(self) -> None:
-        if self._pins is not None:
-            self._pins.has_cut = True
+        if self._reads_of_folder is not None:
+            self._reads_of_folder.has_cut = True
 
     def _size_now(self) -> int:
         if self._descriptor is None:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         lookup_timestamp as lookup_timestamp,
     )
     from kafkascan.logs.opened_logs import (
-        Log as Log,
         LogsLike as LogsLike,
+        LogView as LogView,
         SegmentOverlap as SegmentOverlap,
     )
     from kafkascan.logs.read_committed import (
@@ -74,7 +74,7 @@ else:
             "log_follower": ["FollowedBatches", "LogFollower"],
             "log_problems": ["IncompleteLogError"],
             "log_table": ["LogBatches", "scan_log_dir", "LogDirLike"],
-            "opened_logs": ["Log", "SegmentOverlap", "LogsLike"],
+            "opened_logs": ["LogView", "SegmentOverlap", "LogsLike"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
             "topic_records": ["AsOf"],

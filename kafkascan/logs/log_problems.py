@@ -22,8 +22,8 @@ from kafkascan.io.folders import PinnedFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir, live_segment
 from kafkascan.logs.opened_logs import (
-    Log,
     LogChange,
+    LogView,
     OffsetCursor,
     OpenedLogs,
     SegmentOverlap,
@@ -66,7 +66,7 @@ def cut_segment_error(path: str, end: LogEnd) -> IncompleteLogError:
     return IncompleteLogError(path, end.position, None, reason, CUT_SEGMENT)
 
 
-def notes_of_moving(logs: Sequence[Log]) -> Problems:
+def notes_of_moving(logs: Sequence[LogView]) -> Problems:
     """Return a note for each copy of a log that `live_logs` did not return."""
     moving = logs.moving if isinstance(logs, OpenedLogs) else []
     message = "a broker is moving the log here from another data directory: the copy is not read"
@@ -101,11 +101,11 @@ class LogProblems:
 
     Parameters
     ----------
-    logs : sequence of Log
+    logs : sequence of LogView
         Those whose folders could not be listed are problems, copies that are not read are notes.
     """
 
-    def __init__(self, logs: Sequence[Log] = ()) -> None:
+    def __init__(self, logs: Sequence[LogView] = ()) -> None:
         self._found: dict[Problem, Exception | None] = {}
         self._checkpoints = CheckpointReader(self._add_ignored)
         for one in logs:
@@ -178,7 +178,7 @@ class LogProblems:
                 offset=one.first_offset, count=one.last_offset + 1 - one.first_offset,
             )  # fmt: skip
 
-    def add_rewrite(self, log: Log) -> None:
+    def add_rewrite(self, log: LogView) -> None:
         """Add the marks of rewrites in place that did not end."""
         for problem in rewrite_problems(log.partition, log.rewrite_marks):
             self.add(problem)
@@ -297,7 +297,7 @@ class LogChecks:
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     problems : LogProblems
         Receives them.
     is_selection : bool, default False
@@ -311,7 +311,7 @@ class LogChecks:
         The segment that was added last.
     """
 
-    log: Log
+    log: LogView
     problems: LogProblems
     is_selection: bool = False
     expected: int | None = None
@@ -488,7 +488,7 @@ class LogChecks:
         return segment != last and last.is_in_place()
 
 
-def offset_problems(log: Log, offsets: Iterable[SegmentOffsets]) -> Problems:
+def offset_problems(log: LogView, offsets: Iterable[SegmentOffsets]) -> Problems:
     """Return what is wrong with the offsets of a log's segments, and between them."""
     problems, cursor = LogProblems(), OffsetCursor()
     checks = LogChecks(log, problems)

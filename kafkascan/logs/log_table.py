@@ -24,7 +24,7 @@ from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import PartitionFilter, no_logs, open_log_dir
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.log_schemas import LOG_BATCH_SCHEMA
-from kafkascan.logs.opened_logs import Log, list_logs, live_logs
+from kafkascan.logs.opened_logs import LogView, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Schema, require_pyarrow
@@ -62,7 +62,7 @@ class LogBatches(AnyTable):
 
     def __init__(
         self,
-        logs: list[Log],
+        logs: list[LogView],
         column_names: tuple[str, ...],
         rows: int,
         threads: int | None,
@@ -111,10 +111,10 @@ class LogBatches(AnyTable):
     def _chunks(
         self, problems: LogProblems, threads: int, rows: int | None = None
     ) -> Iterator[LogChunk]:
-        for log in self._logs:
-            log.begin_answer()
+        logs = [log.again() for log in self._logs]
+        self.segments = read_segments(logs, once=self._once)
         return read_chunks(
-            self._logs,
+            logs,
             self.segments,
             problems,
             threads,

@@ -6,7 +6,7 @@ import bisect
 import enum
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -35,32 +35,37 @@ LogsLike: TypeAlias = LogDir | PartitionDir | SourceLike
 archive of one, or a `SourceLike`, which is read as a log of one segment."""
 
 
-@dataclass(eq=False)
-class Log:
+@dataclass(frozen=True, eq=False)
+class LogView:
     """
-    A log: a partition and the segments to read.
+    A log as of one moment: a partition, and the segments that it had, with their sizes.
+
+    What was appended since is not read. A segment of a folder that was deleted or replaced since is
+    looked for in a newer listing; an answer that cannot be that of one moment says so
+    (``CHANGED_WHILE_READ``). Each function that reads a log accepts a view, also several times,
+    and a view can be pickled unless its segment is an open `Source`.
 
     Attributes
     ----------
     partition : PartitionDir
-    segments : list of SegmentFile
+    segments : tuple of SegmentFile
         In offset order.
     start_offset : int
         The first offset that is read. Segments and batches before it may exist: a broker deletes
         segments some time after ``DeleteRecords``, and never part of one.
     error : OSError or None
         Why the folder could not be listed; there are no segments then.
-    rewrite_marks : list of str
+    rewrite_marks : tuple of str
         Names of the marks in the folder of rewrites in place that did not end.
     names : sequence of str
         Names of the files in the folder of a partition, as of when its segments were listed.
     """
 
     partition: PartitionDir
-    segments: list[SegmentFile]
+    segments: Sequence[SegmentFile]
     start_offset: int = 0
     error: OSError | None = None
-    rewrite_marks: list[str] = field(default_factory=list)
+    rewrite_marks: Sequence[str] = ()
     names: Sequence[str] = ()
 
     @property
@@ -69,11 +74,18 @@ class Log:
         one = self.partition
         return str(one.path) if one.topic is None else f"{one.topic}-{one.partition}"
 
-    def begin_answer(self) -> None:
-        """Begin another answer about the log; see `change_of`."""
+    def again(self) -> LogView:
+        """Return the view for another answer, of which nothing was read yet; see `change_of`."""
         folder = self.segments[0].folder if self.segments else None
-        if isinstance(folder, PinnedFolder):
-            folder.begin_answer()
+        if not isinstance(folder, PinnedFolder):
+            return self
+        unread = folder.again()
+        if unread is folder:
+            return self
+        segments = tuple(
+            SegmentFile(segment.file_name, segment.name, unread) for segment in self.segments
+        )
+        return replace(self, segments=segments)
 
     @property
     def is_single_file(self) -> bool:
@@ -86,7 +98,7 @@ class Log:
         return bool(self.segments) and self.start_offset > (self.segments[0].base_offset or 0)
 
     @property
-    def served_segments(self) -> list[SegmentFile]:
+    def served_segments(self) -> Sequence[SegmentFile]:
         """The segments that may contain the start offset or later ones."""
         bases = [segment.base_offset or 0 for segment in self.segments]
         return self.segments[max(0, bisect.bisect_right(bases, self.start_offset) - 1) :]
@@ -114,7 +126,7 @@ class LogChange(enum.Enum):
     """Another folder is in its place: of a topic that was made again, or of another disk."""
 
 
-def change_of(log: Log) -> LogChange | None:
+def change_of(log: LogView) -> LogChange | None:
     """
     Return what happened to a log since it was listed, if the reader noticed.
 
@@ -140,7 +152,7 @@ def change_of(log: Log) -> LogChange | None:
     return LogChange.START
 
 
-def _has_new_start(log: Log, newer: PinnedFolder) -> bool:
+def _has_new_start(log: LogView, newer: PinnedFolder) -> bool:
     """Return whether ``DeleteRecords`` has deleted a part of the first segment of a new listing."""
     checkpoints = CheckpointReader(lambda path, error: None)
     known = max(log.start_offset, newer.live_logs[0][0])
@@ -152,7 +164,7 @@ _ATTEMPTS = 5
 
 
 def at_one_moment(
-    take: Callable[[], Sequence[Log]], read: Callable[[Sequence[Log]], Result]
+    take: Callable[[], Sequence[LogView]], read: Callable[[Sequence[LogView]], Result]
 ) -> Result:
     """
     Read a log, and once more if it changed meanwhile: an answer is true of one moment.
@@ -180,13 +192,13 @@ def at_one_moment(
     return read(take())
 
 
-def _is_stale(log: Log) -> bool:
+def _is_stale(log: LogView) -> bool:
     """Return whether a file of a log was gone when it was to be read."""
     folder = log.segments[0].folder if log.segments else None
     return isinstance(folder, PinnedFolder) and folder.is_stale
 
 
-class OpenedLogs(list[Log]):
+class OpenedLogs(list[LogView]):
     """
     Logs to read.
 
@@ -208,13 +220,13 @@ def open_logs(
     *,
     damaged: bool = False,
     moving: bool = False,
-) -> list[Log]:
+) -> list[LogView]:
     """
     Return the logs of a data dir, a partition or a source.
 
     Only what a broker serves is returned; see `select_segments`. A partition that is given as
     such, or by its path, is read even if its log is being dropped or moved. In a data dir, a
-    folder that cannot be listed hides no other one: see `Log.error`.
+    folder that cannot be listed hides no other one: see `LogView.error`.
 
     Parameters
     ----------
@@ -276,7 +288,7 @@ def selected_logs(logs: LogsLike, wanted: PartitionFilter) -> LogsLike:
     return wanted.partitions(logs)
 
 
-def open_partition(partition: PartitionDir, log_start_offset: int | None = None) -> Log:
+def open_partition(partition: PartitionDir, log_start_offset: int | None = None) -> LogView:
     """
     Return the log of a partition.
 
@@ -297,7 +309,7 @@ def live_logs(
     """
     Return the logs of a data dir or a partition that have live segments, as `open_logs`.
 
-    Those whose folders cannot be listed are returned, too: see `Log.error`.
+    Those whose folders cannot be listed are returned, too: see `LogView.error`.
     """
     for _ in range(_ATTEMPTS):
         checkpoints, found = CheckpointReader(), OpenedLogs()
@@ -319,7 +331,7 @@ def live_logs(
     return found
 
 
-def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
+def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[LogView]:
     """Return the logs with segments of some kinds, and those whose folders cannot be listed."""
     found, kinds = [], log_dir.kinds(include)
     for one in log_dir.partitions:
@@ -331,31 +343,34 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
     return found
 
 
-def _listed(partition: PartitionDir, kinds: SegmentKinds) -> Log | None:
+def _listed(partition: PartitionDir, kinds: SegmentKinds) -> LogView | None:
     """Return the log in a folder, with the segments of some kinds; None if there are none."""
     try:
         folder = pinned_folder(partition.folder)
         names = folder.names()
         segments = segments_among(folder, names, kinds)
     except OSError as error:
-        return Log(partition, [], error=detached(error))
-    marks = rewrite_marks(names)
-    return Log(partition, segments, rewrite_marks=marks, names=names) if segments else None
+        return LogView(partition, (), error=detached(error))
+    if not segments:
+        return None
+    return LogView(
+        partition, tuple(segments), rewrite_marks=rewrite_marks(names), names=tuple(names)
+    )
 
 
-def _is_dropped(log: Log) -> bool:
+def _is_dropped(log: LogView) -> bool:
     """Return whether a broker has deleted or renamed a folder since its data dir was listed."""
     folder = log.partition.folder
     is_missing = isinstance(log.error, FileNotFoundError) and isinstance(folder, DiskFolder)
     return is_missing and not os.path.lexists(folder.path)
 
 
-def rewrite_marks(names: Iterable[str]) -> list[str]:
+def rewrite_marks(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names of files that mark a rewrite in place which did not end."""
-    return list(filter(REWRITE_MARK.fullmatch, names))
+    return tuple(filter(REWRITE_MARK.fullmatch, names))
 
 
-def _one_file(source: SourceLike, damaged: bool) -> Log:
+def _one_file(source: SourceLike, damaged: bool) -> LogView:
     if isinstance(source, HasSource):
         source = source.as_source()
     if isinstance(source, (str, os.PathLike)) and not is_url(source):
@@ -374,7 +389,7 @@ def _one_file(source: SourceLike, damaged: bool) -> Log:
     if is_in_folder:  # bytes are not in the current folder, which may be named as a partition
         partition = replace(partition_dir(path.parent), path=path, folder=folder)
     segment = segment_file(path, folder)
-    return Log(partition, [segment], segment.base_offset or 0)
+    return LogView(partition, (segment,), segment.base_offset or 0)
 
 
 # ---- segments that overlap ----

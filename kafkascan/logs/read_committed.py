@@ -23,7 +23,7 @@ from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log, at_one_moment, open_logs
+from kafkascan.logs.opened_logs import LogView, at_one_moment, open_logs
 from kafkascan.logs.walking.log_reader import LogReader
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
@@ -196,7 +196,7 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
 
 
 def committed_view_of(
-    log: Log, *, on_corrupt: OnCorruptLog, is_selection: bool = False
+    log: LogView, *, on_corrupt: OnCorruptLog, is_selection: bool = False
 ) -> CommittedView:
     """
     Read the transactions of a log, from the segments that were listed; see `read_committed_view`.
@@ -206,7 +206,7 @@ def committed_view_of(
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     on_corrupt : {"raise", "stop"}
     is_selection : bool, default False
         See `LogReader`.

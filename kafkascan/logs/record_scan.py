@@ -16,7 +16,7 @@ from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import partition_of
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.queries.conditions import (
     EVERY_RECORD,
     Condition,
@@ -82,15 +82,15 @@ class RecordScan:
         """Return False if topic and partition of a log rule the condition out."""
         return bool(self.condition.may_hold(_spans_of(partition)))
 
-    def table(self, log: Log) -> RecordTable:
+    def table(self, log: LogView) -> RecordTable:
         """Return the records of a log, with its problems."""
         problems = LogProblems()
         options = self._options_of(log, problems)
         return self._decoded(read_log(log, options, problems, self._is_read(log)), problems)
 
-    def tables(self, log: Log) -> Iterator[RecordTable]:
+    def tables(self, log: LogView) -> Iterator[RecordTable]:
         """Return tables of the records of a log; the last one has its problems, but no records."""
-        log.begin_answer()
+        log = log.again()
         problems = LogProblems([log])
         if log.error is not None:
             if self.options.on_corrupt == "raise":
@@ -122,7 +122,7 @@ class RecordScan:
 
     # ---- what is read ----
 
-    def _is_read(self, log: Log) -> Callable[[SegmentFile], bool]:
+    def _is_read(self, log: LogView) -> Callable[[SegmentFile], bool]:
         """Return which segments of a log may contain offsets that fulfil the condition."""
         if "offset" not in self.condition.columns:
             return every_segment
@@ -130,7 +130,7 @@ class RecordScan:
 
         return segments_to_read(log.segments, self.condition, _spans_of(log.partition)).__contains__
 
-    def _options_of(self, log: Log, problems: LogProblems) -> ReadOptions:
+    def _options_of(self, log: LogView, problems: LogProblems) -> ReadOptions:
         """Return the options that select batches and records of a log."""
         if log.is_single_file:
             visible, _ = self._visible_of_source(log.segments[0].as_source(), problems)
@@ -215,7 +215,7 @@ def require_isolation(isolation: str) -> None:
 
 
 def visible_in_log(
-    log: Log,
+    log: LogView,
     isolation: str,
     transactions: CommittedView | None,
     *,

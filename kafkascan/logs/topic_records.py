@@ -18,7 +18,7 @@ from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_problems import OFFSET_GAP, IncompleteLogError
 from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log, live_logs
+from kafkascan.logs.opened_logs import LogView, live_logs
 from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import Problem, Problems, problem_of
@@ -81,7 +81,7 @@ class ReplayLimit:
         return int(after.argmax()) if after.any() else len(records)
 
 
-def damage(log: Log, errors: Iterable[Exception]) -> list[Problem]:
+def damage(log: LogView, errors: Iterable[Exception]) -> list[Problem]:
     """Return the problems that the errors of reading a log are."""
     one = log.partition
     return [
@@ -91,7 +91,7 @@ def damage(log: Log, errors: Iterable[Exception]) -> list[Problem]:
 
 
 def topic_problem(
-    log: Log,
+    log: LogView,
     symbol: str,
     message: str,
     severity: Severity = Severity.WARNING,
@@ -111,13 +111,13 @@ def topic_problem(
     )
 
 
-def inexact_state(log: Log, symbol: str, end_offset: int, reason: str) -> Problem:
+def inexact_state(log: LogView, symbol: str, end_offset: int, reason: str) -> Problem:
     """Return the problem of a state that depends on records which the log no longer has."""
     text = f"the state before offset {end_offset} is not exact, because {reason}"
     return topic_problem(log, symbol, text)
 
 
-def open_topic(path: LogDirLike, topic: str) -> tuple[LogDir, list[Log]]:
+def open_topic(path: LogDirLike, topic: str) -> tuple[LogDir, list[LogView]]:
     """
     Return a data dir, and the logs of one topic in it.
 
@@ -141,7 +141,7 @@ class PartitionRecords:
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     limit : ReplayLimit
 
     Attributes
@@ -154,7 +154,7 @@ class PartitionRecords:
         Whether no offset before `end_offset` lacks a record.
     """
 
-    def __init__(self, log: Log, limit: ReplayLimit) -> None:
+    def __init__(self, log: LogView, limit: ReplayLimit) -> None:
         self.errors: list[Exception] = []
         self.end_offset = log.start_offset
         self.is_gapless = log.start_offset == 0
@@ -243,7 +243,7 @@ def require_reached(as_of: AsOf | None, end_offsets: Sequence[int]) -> None:
         )
 
 
-def cleaned_offset(log: Log, checkpoints: CheckpointReader) -> int:
+def cleaned_offset(log: LogView, checkpoints: CheckpointReader) -> int:
     """Return the offset before which the cleaner may have removed records."""
     known = checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT)
     # Without the checkpoint: the cleaner never cleans the last segment.

@@ -20,7 +20,7 @@ from kafkascan.io.worker_threads import ThreadPool, current_team
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import PartitionFilter
 from kafkascan.logs.log_problems import notes_of_moving
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, open_logs
 from kafkascan.logs.queries.conditions import (
     EVERY_RECORD,
     MIRRORED,
@@ -341,7 +341,7 @@ def scan_records(
     return register_io_source(source.frames, schema=source.schema)
 
 
-def _wanted_logs(logs: list[Log], wanted: PartitionFilter, *, is_typed: bool) -> list[Log]:
+def _wanted_logs(logs: list[LogView], wanted: PartitionFilter, *, is_typed: bool) -> list[LogView]:
     """
     Return the wanted logs.
 
@@ -380,7 +380,7 @@ def _place(name: str, one: PartitionDir) -> ItemPlace:
 
 
 def _settled(
-    logs: Sequence[Log], name: str, decoders: ColumnDecoders, options: ReadOptions
+    logs: Sequence[LogView], name: str, decoders: ColumnDecoders, options: ReadOptions
 ) -> dict[str | None, ColumnDecoder]:
     """Return the decoder of each topic; where no schema says the columns, its first records do."""
     found: dict[str | None, ColumnDecoder] = {}
@@ -400,7 +400,7 @@ def _settled(
 class _LazyRecords:
     """Logs, and how their records are read."""
 
-    logs: list[Log]
+    logs: list[LogView]
     names: tuple[str, ...]
     options: ReadOptions
     isolation: Isolation
@@ -498,7 +498,7 @@ def _short(table: RecordTable) -> RecordTable:
     return table.with_typed(typed) if typed else table
 
 
-def _frame(table: RecordTable, log: Log) -> pl.DataFrame:
+def _frame(table: RecordTable, log: LogView) -> pl.DataFrame:
     _warn_of_guesses(table.problems)
     place = {"topic": log.partition.topic, "partition": log.partition.partition}
     literals = [pl.lit(place[name], kind).alias(name) for name, kind in _PLACE_TYPES.items()]

@@ -21,7 +21,7 @@ from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import COMPRESSION_MASK, CompressionType
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.logs.log_chunks import DEFAULT_ROWS, SegmentEnd
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.walking.log_walk import LogSlice
 
 _MAX_BINS = 400
@@ -137,7 +137,7 @@ class LogFacts:
     deleted_segments: int = 0  # all of whose offsets are before the log start offset
 
     @classmethod
-    def of(cls, log: Log) -> LogFacts:
+    def of(cls, log: LogView) -> LogFacts:
         """Return the statistics of a log that is not read yet."""
         served = len(log.served_segments)
         one = cls(log.name, log.partition.topic or log.name, served)
@@ -179,7 +179,7 @@ class Facts:
     _pending_rows: int = 0
 
     @classmethod
-    def of(cls, logs: Sequence[Log]) -> Facts:
+    def of(cls, logs: Sequence[LogView]) -> Facts:
         """Return the statistics of logs that are not read yet."""
         return cls([LogFacts.of(log) for log in logs])
 

@@ -15,7 +15,7 @@ from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.log_problems import offset_problems
-from kafkascan.logs.opened_logs import Log, rewrite_marks
+from kafkascan.logs.opened_logs import LogView, rewrite_marks
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.logs.walking.segment_tails import LogEnd
 from kafkascan.rewrite.conversion import ConversionReport
@@ -180,8 +180,8 @@ def offset_findings(result: LogRewrite[Report]) -> list[Finding]:
     try:
         marks = rewrite_marks(partition.folder.names())
     except OSError:  # nothing is known of files beside those that were rewritten
-        marks = []
-    log = Log(partition, [], log_start, rewrite_marks=marks)
+        marks = ()
+    log = LogView(partition, (), log_start, rewrite_marks=marks)
     offsets = [one.offsets for one in result.segments]
     return [
         Finding(one.symbol, one.severity, f"{one.path}: {one.message}", None, one.position)

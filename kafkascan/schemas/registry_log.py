@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.findings import Severity
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.topic_records import (
     COMPACTED,
     DELETED_RECORDS,
@@ -39,7 +39,7 @@ MAX_RECORD_SIZE = 8 << 20
 _LAST_VERSION = 2**31 - 1
 
 
-def replay_registry(log: Log, as_of: AsOf | None = None) -> Registry:
+def replay_registry(log: LogView, as_of: AsOf | None = None) -> Registry:
     """
     Return the state of a registry from its topic.
 
@@ -49,7 +49,7 @@ def replay_registry(log: Log, as_of: AsOf | None = None) -> Registry:
 
     Parameters
     ----------
-    log : Log
+    log : LogView
         The partition of the topic.
     as_of : AsOf, optional
         By default the end of the log.
@@ -75,7 +75,7 @@ def replay_registry(log: Log, as_of: AsOf | None = None) -> Registry:
     return replay.builder.build(problems)
 
 
-def _missing(log: Log, limit: ReplayLimit, records: PartitionRecords) -> Sequence[Problem]:
+def _missing(log: LogView, limit: ReplayLimit, records: PartitionRecords) -> Sequence[Problem]:
     """Return what the log no longer has. At its end, the latest record of each key is enough."""
     if log.start_offset > 0:
         reason = f"records before offset {log.start_offset} have been deleted"
@@ -91,7 +91,7 @@ def _missing(log: Log, limit: ReplayLimit, records: PartitionRecords) -> Sequenc
 class _Replay:
     """Applies records."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogView) -> None:
         one = log.partition
         self.builder = RegistryBuilder(str(one.path), topic=one.topic, partition=one.partition)
         self._kinds: dict[str, Callable[[_Record], None]] = {

@@ -10,7 +10,7 @@ import pytest
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema
-from kafkascan.spark.planning.log_views import LogView, SegmentView
+from kafkascan.spark.planning.planned_logs import PlannedLog, PlannedSegment
 from kafkascan.spark.planning.task_plan import ScanTask, plan
 from kafkascan.spark.readers import frames
 from tests.spark.logs import plain_batch, rows, segment_path
@@ -63,9 +63,9 @@ def test_all_apis_plan_the_same_tasks(
     assert planned == [by_source] * len(planned)
 
 
-def logs_of_one_segment(count: int, size: int) -> list[LogView]:
+def logs_of_one_segment(count: int, size: int) -> list[PlannedLog]:
     return [
-        LogView(("t", n), (SegmentView(f"/data/t-{n}/{0:020d}.log", 0, size),))
+        PlannedLog(("t", n), (PlannedSegment(f"/data/t-{n}/{0:020d}.log", 0, size),))
         for n in range(count)
     ]
 
@@ -118,10 +118,10 @@ def test_memory_of_a_plan() -> None:
 
     count = 10_000
     files = [
-        SegmentView(f"/data/topic-0/{n * 1000:020d}.log", n * 1000, 1 << 30, 0)
+        PlannedSegment(f"/data/topic-0/{n * 1000:020d}.log", n * 1000, 1 << 30, 0)
         for n in range(count)
     ]
-    log = LogView(("topic", 0), tuple(files))
+    log = PlannedLog(("topic", 0), tuple(files))
     options = Options.parse({"path": "/data", "view": "batches"})
     tracemalloc.start()
     try:

@@ -16,7 +16,7 @@ from kafkascan.io import folders
 from kafkascan.io.source_protocols import FilePins
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning import read_plan
-from kafkascan.spark.planning.log_views import SegmentView
+from kafkascan.spark.planning.planned_logs import PlannedSegment
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.rows.task_scan import scan_task
@@ -139,7 +139,7 @@ def test_the_driver_plans_again_if_a_file_is_gone(
     open_listed = read_plan.open_file
     opened: list[str] = []
 
-    def open_and_delete(file: SegmentView, options: Options) -> ks.Source:
+    def open_and_delete(file: PlannedSegment, options: Options) -> ks.Source:
         opened.append(file.name)
         if len(opened) == 1:
             (folder / f"{0:020}.log").unlink()

@@ -15,7 +15,7 @@ from kafkascan.spark import jobs
 from kafkascan.spark.jobs.output_folders import LocalFolder, output_folder
 from kafkascan.spark.jobs.planned_outputs import is_record, plan_exports
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.log_views import LogView, SegmentView
+from kafkascan.spark.planning.planned_logs import PlannedLog, PlannedSegment
 from kafkascan.spark.planning.task_plan import plan
 from tests.spark.logs import COMMIT, DATA, data, marker, plain_batch, s3_of, segment_path
 
@@ -253,8 +253,8 @@ def test_sources_without_a_version_are_written_again() -> None:
     """A store may know neither the time nor the ETag of an object."""
     options = Options.parse({})
     for modified, etag, is_known in ((None, "", False), (1, "", True), (None, "x", True)):
-        file = SegmentView("s3://x/t-0/0.log", 0, 9, modified, etag=etag)
-        (task,) = plan_exports(plan([LogView(("t", 0), (file,))], options), options, "zstd")
+        file = PlannedSegment("s3://x/t-0/0.log", 0, 9, modified, etag=etag)
+        (task,) = plan_exports(plan([PlannedLog(("t", 0), (file,))], options), options, "zstd")
         assert bool(task.outputs[0].digest) == is_known
 
 

@@ -116,7 +116,7 @@ def test_a_key_that_only_the_driver_has(tmp_path: Path) -> None:
     parsed = Options.parse({"path": str(tmp_path / "tier"), **options})
     logs = list_logs(parsed)
     assert "PRIVATE" not in repr((logs, parsed))
-    from kafkascan.spark.planning.log_views import open_file
+    from kafkascan.spark.planning.planned_logs import open_file
 
     with pytest.raises(MissingKeyError):
         open_file(logs[0].segments[0], parsed.replace(tiered_keys="{}"))

@@ -29,7 +29,7 @@ from kafkascan.internal_topics.topic_messages import (
     Message,
 )
 from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.topic_records import (
@@ -222,7 +222,7 @@ def _text(value: Any) -> str | None:
 class _MetadataLoader:
     """Applies a snapshot and the log after it."""
 
-    def __init__(self, log: Log, limit: ReplayLimit) -> None:
+    def __init__(self, log: LogView, limit: ReplayLimit) -> None:
         self.end_offset = 0
         self._log = log
         self._limit = limit

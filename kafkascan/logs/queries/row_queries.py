@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, is_control, last_offset
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.queries.index_seek import RowAnchor
 from kafkascan.logs.queries.segment_inputs import SEGMENT_FIELDS, SegmentInput
@@ -308,12 +308,12 @@ class RecordQuery:
         if one.is_served:
             self._visible_in(one.partition.path, one.log, findings)
 
-    def _visible_in(self, path: Path, log: Log | Source, findings: Findings) -> Visible | None:
+    def _visible_in(self, path: Path, log: LogView | Source, findings: Findings) -> Visible | None:
         """Return the mask of visible batches; the transactions of a log are read once."""
         if path not in self.visible:
             problems = LogProblems()
             options: Any = {"on_corrupt": "stop", "problems": problems}
-            if isinstance(log, Log):
+            if isinstance(log, LogView):
                 visible = visible_in_log(log, self.isolation, None, **options)
             else:
                 visible, _ = visible_in_source(log, self.isolation, None, **options)

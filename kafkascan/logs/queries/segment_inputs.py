@@ -23,7 +23,7 @@ from kafkascan.logs.log_finding import (
     partition_of,
 )
 from kafkascan.logs.log_problems import LogProblems, notes_of_moving
-from kafkascan.logs.opened_logs import Log, list_logs, live_logs
+from kafkascan.logs.opened_logs import LogView, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reader import LogReader
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
@@ -42,7 +42,7 @@ class SegmentInput:
 
     Attributes
     ----------
-    log : Log
+    log : LogView
     segment : SegmentFile
     start_offset : int
         The log start offset: batches that end before it are not read, nor records before it.
@@ -55,7 +55,7 @@ class SegmentInput:
         Byte position of the first batch to read.
     """
 
-    log: Log
+    log: LogView
     segment: SegmentFile
     start_offset: int
     is_served: bool
@@ -196,10 +196,10 @@ class SegmentPaths:
                     )  # fmt: skip
         return found
 
-    def _logs(self, log_dir: LogDir) -> list[Log]:
+    def _logs(self, log_dir: LogDir) -> list[LogView]:
         """Return the logs to read of a directory or archive; raise NoLogsError if none are."""
         log_dir = self.wanted.partitions(log_dir)
-        logs: list[Log]
+        logs: list[LogView]
         if self.include is SegmentKinds.LOG:
             logs = live_logs(log_dir, self.log_start_offset)
         else:  # with files of other kinds, the segments are not in the order of their offsets
@@ -209,13 +209,13 @@ class SegmentPaths:
         return logs
 
 
-def _alone(path: Path) -> Log:
+def _alone(path: Path) -> LogView:
     """Return a log of one file; raise NotALogError if it is known to be of another kind."""
     segment = segment_at(path)
     if parse_segment_name(path.name) is None:
         with segment.borrow() as source:
             require_log(source)
-    return Log(partition_of(segment.folder), [segment], segment.base_offset or 0)
+    return LogView(partition_of(segment.folder), (segment,), segment.base_offset or 0)
 
 
 def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]:
@@ -262,7 +262,7 @@ def reader_of(
     """
     first, segments = inputs[0], [one.segment for one in inputs]
     is_selection = is_selection or not first.is_served
-    log = Log(first.partition, segments) if is_selection else first.log
+    log = LogView(first.partition, tuple(segments)) if is_selection else first.log
     return LogReader(
         log, problems, goes_on=True, segments=segments, start_position=first.start_position,
         is_selection=is_selection,

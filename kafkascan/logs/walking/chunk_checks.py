@@ -11,7 +11,7 @@ from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_chunks import EndChecks, InspectedChunk, LogChunk, SegmentEnd
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogChecks, LogProblems
-from kafkascan.logs.opened_logs import Log, SegmentOverlap
+from kafkascan.logs.opened_logs import LogView, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 
@@ -39,7 +39,7 @@ class ChunkChecks:
 
     Parameters
     ----------
-    logs : sequence of Log
+    logs : sequence of LogView
     segments : sequence of (PartitionDir, SegmentFile)
         The segments that are read.
     problems : LogProblems
@@ -48,7 +48,7 @@ class ChunkChecks:
 
     def __init__(
         self,
-        logs: Sequence[Log],
+        logs: Sequence[LogView],
         segments: Sequence[tuple[PartitionDir, SegmentFile]],
         problems: LogProblems,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Self
 from kafkascan.format.errors import FileGoneError, KafkaScanError, detached
 from kafkascan.logs.log_dir import attempts_to_open
 from kafkascan.logs.log_problems import LogChecks, LogProblems
-from kafkascan.logs.opened_logs import Log, OffsetCursor
+from kafkascan.logs.opened_logs import LogView, OffsetCursor
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.logs.walking.segment_tails import LogEnd
@@ -92,7 +92,7 @@ class LogReader:
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     problems : LogProblems
         Receives what is wrong; complete after the last segment.
     goes_on : bool
@@ -111,7 +111,7 @@ class LogReader:
 
     def __init__(
         self,
-        log: Log,
+        log: LogView,
         problems: LogProblems,
         *,
         goes_on: bool,

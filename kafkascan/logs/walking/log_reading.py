@@ -14,7 +14,7 @@ from kafkascan.format.errors import CorruptBatchError, detached
 from kafkascan.io.sources import READ_AT_ONCE, Source, SourceLike, borrowed_source
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.batch_offsets import BatchOffsets
 from kafkascan.logs.walking.log_reader import LogReader, every_segment
@@ -112,7 +112,7 @@ def _noting_damage(
 
 
 def read_log(
-    log: Log,
+    log: LogView,
     options: ReadOptions,
     problems: LogProblems,
     is_wanted: Callable[[SegmentFile], bool] = every_segment,
@@ -138,7 +138,7 @@ def read_log(
 
 
 def iter_log(
-    log: Log,
+    log: LogView,
     options: ReadOptions,
     *,
     problems: LogProblems | None = None,
@@ -149,7 +149,7 @@ def iter_log(
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     options : ReadOptions
     problems : LogProblems, optional
         Those that are known already.
@@ -165,7 +165,7 @@ def iter_log(
 
 
 def _reader(
-    log: Log,
+    log: LogView,
     options: ReadOptions,
     problems: LogProblems,
     is_wanted: Callable[[SegmentFile], bool],

@@ -34,7 +34,7 @@ from kafkascan.logs.log_chunks import (
     threads_for,
 )
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.chunk_checks import ChunkChecks, ScreenedRows
 from kafkascan.logs.walking.served_chunks import Screener, ordered_chunks
@@ -43,7 +43,7 @@ from kafkascan.records.read_options import ReadOptions
 from kafkascan.tables.table import Problems
 
 
-def producers_before(log: Log) -> NDArray[np.void] | None:
+def producers_before(log: LogView) -> NDArray[np.void] | None:
     """
     Return the producers in the snapshot at the first offset of a log; None without a snapshot.
 
@@ -205,7 +205,7 @@ class LogWalk(Generic[Screened, EndChecks]):
 
     Parameters
     ----------
-    logs : sequence of Log
+    logs : sequence of LogView
     threads : int or None
         Number of threads that read segments; by default one per CPU. Small segments are read
         by one.
@@ -219,14 +219,14 @@ class LogWalk(Generic[Screened, EndChecks]):
 
     Attributes
     ----------
-    logs : list of Log
+    logs : list of LogView
     segments : list of (PartitionDir, SegmentFile)
         Of all logs, in order.
     """
 
     def __init__(
         self,
-        logs: Sequence[Log],
+        logs: Sequence[LogView],
         threads: int | None,
         open_inspector: OpenInspector[Screened, EndChecks],
         *,

@@ -22,7 +22,7 @@ from kafkascan.logs.log_chunks import (
 )
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
+from kafkascan.logs.opened_logs import LogView, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.chunk_checks import ChunkChecks, ScreenedRows
 
@@ -109,13 +109,13 @@ class Screener:
         """Do nothing."""
 
 
-def read_segments(logs: Sequence[Log], *, once: bool = True) -> Segments:
+def read_segments(logs: Sequence[LogView], *, once: bool = True) -> Segments:
     """
     Return the segments of logs that `read_chunks` reads.
 
     Parameters
     ----------
-    logs : sequence of Log
+    logs : sequence of LogView
     once : bool, default True
         Whether only those are read that may contain the start offset or later ones.
     """
@@ -127,7 +127,7 @@ def read_segments(logs: Sequence[Log], *, once: bool = True) -> Segments:
 
 
 def read_chunks(
-    logs: Sequence[Log],
+    logs: Sequence[LogView],
     segments: Segments,
     problems: LogProblems,
     threads: int | None,
@@ -141,7 +141,7 @@ def read_chunks(
 
     Parameters
     ----------
-    logs : sequence of Log
+    logs : sequence of LogView
     segments : list of (PartitionDir, SegmentFile)
         Their `read_segments`.
     problems : LogProblems
@@ -175,14 +175,14 @@ def read_chunks(
     checks.finish()
 
 
-def start_offsets(logs: Sequence[Log]) -> dict[int, int]:
+def start_offsets(logs: Sequence[LogView]) -> dict[int, int]:
     """
     Return the log start offsets that are inside of segments.
 
     Returns
     -------
     dict
-        By the index of the segment, among the `Log.served_segments` of all logs.
+        By the index of the segment, among the `LogView.served_segments` of all logs.
     """
     found, index = {}, 0
     for log in logs:

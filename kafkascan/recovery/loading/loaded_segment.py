@@ -29,7 +29,7 @@ from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import READ_AT_ONCE, Source
 from kafkascan.logs.log_finding import partition_of
 from kafkascan.logs.log_problems import offset_problems
-from kafkascan.logs.opened_logs import Log, rewrite_marks
+from kafkascan.logs.opened_logs import LogView, rewrite_marks
 from kafkascan.logs.segment import SegmentFile, segment_file
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
@@ -431,7 +431,7 @@ def check_segments(
     damage = [one for segment in segments for one in segment.damage]
     offsets = [segment.offsets() for segment in segments]
     marks = rewrite_marks(sorted(files.names_on_disk()))
-    log = Log(partition_of(files.disk_folder), [], log_start, rewrite_marks=marks)
+    log = LogView(partition_of(files.disk_folder), (), log_start, rewrite_marks=marks)
     return damage + [_finding_of(one, files.folder) for one in offset_problems(log, offsets)]
 
 

@@ -9,7 +9,7 @@ from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_problems import LogChecks, LogProblems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
@@ -31,10 +31,10 @@ class KeptOffsets:
 
     Parameters
     ----------
-    log : Log
+    log : LogView
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogView) -> None:
         self._log, self._found = log, LogProblems()
         self._checks = LogChecks(log, self._found)
 

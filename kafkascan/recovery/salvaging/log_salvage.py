@@ -38,7 +38,7 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir, partition_dir
-from kafkascan.logs.opened_logs import Log, open_logs
+from kafkascan.logs.opened_logs import LogView, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.crash_recovery import recover
@@ -199,7 +199,7 @@ def salvage(
 # ---- files that change meanwhile -------------------------------------------------------------
 
 
-def _as_read(log: Log, place: Place) -> list[FileIdentity]:
+def _as_read(log: LogView, place: Place) -> list[FileIdentity]:
     """Return the files that contain a log, before they are read: its segments, or an archive."""
     found = list[FileIdentity]()
     for segment in log.segments:
@@ -210,7 +210,7 @@ def _as_read(log: Log, place: Place) -> list[FileIdentity]:
     return found
 
 
-def _changes(log: Log, as_read: list[FileIdentity]) -> Iterator[FileChangedError]:
+def _changes(log: LogView, as_read: list[FileIdentity]) -> Iterator[FileChangedError]:
     """Yield how the files of a log differ from those that were to be copied."""
     for identity in as_read:
         try:
@@ -305,7 +305,7 @@ def _is_full_disk(error: Exception) -> bool:
 
 
 def _copy_jobs(
-    logs: list[Log], target: Path | None, doubtful: Doubtful, *, is_data_dir: bool
+    logs: list[LogView], target: Path | None, doubtful: Doubtful, *, is_data_dir: bool
 ) -> list[Callable[[], PartitionSalvage]]:
     jobs, names = list[Callable[[], PartitionSalvage]](), set[str]()
     for log in logs:
@@ -319,7 +319,7 @@ def _copy_jobs(
 
 
 def _copy_log(
-    log: Log, folder: Path | None, doubtful: Doubtful, *, is_duplicate: bool
+    log: LogView, folder: Path | None, doubtful: Doubtful, *, is_duplicate: bool
 ) -> PartitionSalvage:
     """Copy a log to a folder, if there is one; `is_duplicate` if it has the copy of another log."""
     one, error = log.partition, log.error

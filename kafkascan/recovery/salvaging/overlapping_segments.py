@@ -19,7 +19,7 @@ from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of
-from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
+from kafkascan.logs.opened_logs import LogView, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
 from kafkascan.recovery.salvaging.segment_salvage import (
@@ -73,7 +73,7 @@ class _Reach:
     is_whole: bool
 
 
-def find_bounds(log: Log) -> tuple[list[SegmentBounds], list[SegmentOverlap]]:
+def find_bounds(log: LogView) -> tuple[list[SegmentBounds], list[SegmentOverlap]]:
     """
     Return which offsets each segment of a log keeps, and the segments that overlap.
 

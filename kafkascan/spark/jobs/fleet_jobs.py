@@ -50,7 +50,7 @@ from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row, arrow_schema, ddl
-from kafkascan.spark.planning.log_views import SegmentView
+from kafkascan.spark.planning.planned_logs import PlannedSegment
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.segment_ends import find_overlaps
@@ -299,7 +299,7 @@ def _is_finding(row: Row, overlaps: Sequence[SegmentOverlap]) -> bool:
     return row["error"] is not None
 
 
-def _end_of(row: Row, files: Mapping[str, SegmentView]) -> tuple[SegmentView, int | None]:
+def _end_of(row: Row, files: Mapping[str, PlannedSegment]) -> tuple[PlannedSegment, int | None]:
     last = row["last_offset"]
     return files[str(row["path"])], last + 1 if isinstance(last, int) else None
 

@@ -22,7 +22,7 @@ from kafkascan.spark.jobs.planned_outputs import (
     is_record,
 )
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.log_views import store_settings
+from kafkascan.spark.planning.planned_logs import store_settings
 
 _DONE = "_SUCCESS"
 # The names of the files that `write_outputs` writes.

@@ -20,7 +20,7 @@ import kafkascan
 from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import declared_type
-from kafkascan.spark.planning.log_views import LogView, SegmentView
+from kafkascan.spark.planning.planned_logs import PlannedLog, PlannedSegment
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, cut_range
 
 FINISHED = "_finished"
@@ -200,7 +200,7 @@ class _Digests:
         ]
         return _digest([*self._settings, ranges, logs])
 
-    def _log(self, log: LogView) -> str:
+    def _log(self, log: PlannedLog) -> str:
         """Return the digest of a log, whose transactions determine which records are committed."""
         if log.folder not in self._logs:
             is_known = all(map(_has_version, log.segments))
@@ -209,11 +209,11 @@ class _Digests:
         return self._logs[log.folder]
 
 
-def _has_version(file: SegmentView) -> bool:
+def _has_version(file: PlannedSegment) -> bool:
     return bool(file.modified_ns is not None or file.etag)
 
 
-def _version(partition: TopicPartition, file: SegmentView) -> tuple[object, ...]:
+def _version(partition: TopicPartition, file: PlannedSegment) -> tuple[object, ...]:
     place = (file.path, *partition, file.base_offset)
     return (*place, file.size, file.modified_ns, file.etag)
 

@@ -32,12 +32,12 @@ from kafkascan.logs.log_problems import rewrite_problems
 from kafkascan.logs.opened_logs import live_logs
 from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.log_views import (
+from kafkascan.spark.planning.planned_logs import (
     NO_BASE_OFFSET,
     NO_PARTITION,
     NO_TOPIC,
-    LogView,
-    SegmentView,
+    PlannedLog,
+    PlannedSegment,
     store_settings,
 )
 from kafkascan.tables.table import IncompleteTableWarning, Problem
@@ -61,7 +61,7 @@ def warn_of_problem(problem: Problem) -> None:
     warnings.warn(str(problem), IncompleteTableWarning, stacklevel=3)
 
 
-def list_logs(options: Options, on_problem: OnProblem = lambda problem: None) -> list[LogView]:
+def list_logs(options: Options, on_problem: OnProblem = lambda problem: None) -> list[PlannedLog]:
     """
     List the logs of the requested partitions, in order.
 
@@ -85,7 +85,7 @@ def list_logs(options: Options, on_problem: OnProblem = lambda problem: None) ->
             "no path is given: use load(path) or the option path; in SQL, a temporary view, because"
             " Spark does not pass the options of a table when it is read"
         )
-    found: list[LogView] = []
+    found: list[PlannedLog] = []
     starts = _log_starts(options)
     for path in options.paths:
         try:
@@ -100,14 +100,14 @@ def list_logs(options: Options, on_problem: OnProblem = lambda problem: None) ->
     return list(_joined(found, options.path_glob_filter))
 
 
-def _joined(found: Sequence[LogView], pattern: str | None) -> Iterator[LogView]:
+def _joined(found: Sequence[PlannedLog], pattern: str | None) -> Iterator[PlannedLog]:
     """
     Yield one log for each folder, of files whose names match; each file is in one log, once.
 
     Files that are given as such are a log of their own, beside that of their folder.
     """
     in_folders = {file.path for view in found for file in view.segments if not file.is_named}
-    by_log: dict[tuple[TopicPartition, str, bool], list[LogView]] = {}
+    by_log: dict[tuple[TopicPartition, str, bool], list[PlannedLog]] = {}
     for view in found:
         key = view.partition, view.folder, view.segments[0].is_named
         by_log.setdefault(key, []).append(view)
@@ -122,7 +122,7 @@ def _joined(found: Sequence[LogView], pattern: str | None) -> Iterator[LogView]:
         if selected:
             segments = sorted(selected, key=attrgetter("base_offset", "path"))
             start = max(view.log_start_offset for view in views)
-            yield LogView(partition, tuple(segments), start)
+            yield PlannedLog(partition, tuple(segments), start)
 
 
 def _has_segments(path: str, options: Options) -> bool:
@@ -142,7 +142,7 @@ def _log_starts(options: Options) -> LogStarts:
 
 def _list_path(
     path: str, options: Options, starts: LogStarts, on_problem: OnProblem
-) -> Iterator[LogView]:
+) -> Iterator[PlannedLog]:
     path = str(as_object_url(path if "://" in path else path.removeprefix("file:")))
     place: Path | ObjectUrl = Path(os.path.abspath(path))
     if is_url(path):
@@ -157,7 +157,7 @@ def _list_path(
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[LogView]:
+def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[PlannedLog]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
@@ -171,7 +171,7 @@ def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[
         folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
         if _is_selected(folder, options):
             listed = status.st_size, status.st_mtime_ns, status.st_ino
-            yield _given(folder, [SegmentView(one, _base_offset(one), *listed)], options)
+            yield _given(folder, [PlannedSegment(one, _base_offset(one), *listed)], options)
     read = [one for one in partitions if one.state is None and _is_selected(one, options)]
     for log in live_logs(LogDir(Path(path), read), options.log_start_offset):
         if log.error is not None:
@@ -179,12 +179,12 @@ def _list_local(path: str, options: Options, on_problem: OnProblem) -> Iterator[
         _report_marks(log.partition, log.names, on_problem)
         prefix = os.path.join(log.partition.path, "")
         segments = (
-            SegmentView(
+            PlannedSegment(
                 prefix + one.file_name, one.base_offset or 0, *(one.listed_status() or (0,))
             )
             for one in log.segments
         )
-        yield LogView(_place_of(log.partition), tuple(segments), log.start_offset)
+        yield PlannedLog(_place_of(log.partition), tuple(segments), log.start_offset)
 
 
 def _report_marks(place: PartitionDir, names: Sequence[str], on_problem: OnProblem) -> None:
@@ -208,10 +208,10 @@ def _base_offset(path: str) -> int:
     return NO_BASE_OFFSET if name is None or name.base_offset is None else name.base_offset
 
 
-def _given(place: PartitionDir, files: Iterable[SegmentView], options: Options) -> LogView:
+def _given(place: PartitionDir, files: Iterable[PlannedSegment], options: Options) -> PlannedLog:
     """Return a log of files that are given as such: by default, all of their records are read."""
     segments = tuple(file._replace(is_named=True) for file in files)
-    return LogView(_place_of(place), segments, options.log_start_offset or 0)
+    return PlannedLog(_place_of(place), segments, options.log_start_offset or 0)
 
 
 # ---- object stores -----------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _given(place: PartitionDir, files: Iterable[SegmentView], options: Options) 
 
 def _list_objects(
     url: ObjectUrl, options: Options, starts: LogStarts, on_problem: OnProblem
-) -> Iterator[LogView]:
+) -> Iterator[PlannedLog]:
     base, pattern = _split_glob(url.url)
     root = list_folder(replace(url, url=f"{base}/") if pattern else url)
     if root is None:
@@ -250,15 +250,15 @@ def _list_objects(
         if files and is_named:
             named.append(_given(partition, files, options))
         elif files:
-            below.append(LogView(_place_of(partition), tuple(files), starts(partition)))
+            below.append(PlannedLog(_place_of(partition), tuple(files), starts(partition)))
     if pattern and not named and not below and options == options.of_all_partitions():
         raise FileNotFoundError(errno.ENOENT, "no object exists at", url.url)
     yield from named or below
 
 
-def _object_view(path: str, info: ObjectInfo) -> SegmentView:
+def _object_view(path: str, info: ObjectInfo) -> PlannedSegment:
     modified_ns, etag = _nanoseconds(info), info.etag or ""
-    return SegmentView(path, _base_offset(path), info.size, modified_ns, etag=etag)
+    return PlannedSegment(path, _base_offset(path), info.size, modified_ns, etag=etag)
 
 
 def _nanoseconds(info: ObjectInfo) -> int | None:
@@ -280,7 +280,7 @@ def _matches(key: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(key) >= len(pattern) and all(map(fnmatch.fnmatchcase, key, pattern))
 
 
-def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[LogView]:
+def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[PlannedLog]:
     """Yield the logs in remote storage: objects with the bytes of a log, and chunked ones."""
     keys = json.loads(options.tiered_keys)
     tier = read_tier(store_at(place), layout=options.tiered_layout or "auto", keys=keys)
@@ -298,4 +298,4 @@ def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[LogView]:
             size=one.size,
             tier=None if stored is one.log else str(tier.path),
         )
-        yield LogView((one.topic, one.partition), (segment,), options.log_start_offset or 0)
+        yield PlannedLog((one.topic, one.partition), (segment,), options.log_start_offset or 0)

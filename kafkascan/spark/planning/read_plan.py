@@ -14,7 +14,7 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import OnProblem, warn_of_problem
-from kafkascan.spark.planning.log_views import LogView, open_file
+from kafkascan.spark.planning.planned_logs import PlannedLog, open_file
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.segment_ends import (
     SegmentEnds,
@@ -34,7 +34,7 @@ _ROWS = 1 << 14
 _AFTER_ALL = 2**63 - 1
 
 
-def resolve_times(logs: Sequence[LogView], options: Options) -> Bounds:
+def resolve_times(logs: Sequence[PlannedLog], options: Options) -> Bounds:
     """
     Look up the offsets of the options' timestamps, if they have any.
 
@@ -58,7 +58,7 @@ def resolve_times(logs: Sequence[LogView], options: Options) -> Bounds:
         return dict(zip((log.folder for log in logs), found, strict=True))
 
 
-def _bounds(log: LogView, options: Options) -> tuple[int | None, int | None]:
+def _bounds(log: PlannedLog, options: Options) -> tuple[int | None, int | None]:
     start, _ = bounds_of(options, log.partition)
     starting = options.starting_time(log.partition)
     if starting is not None and starting != EARLIEST:
@@ -67,7 +67,7 @@ def _bounds(log: LogView, options: Options) -> tuple[int | None, int | None]:
     return start, stop_of(log, options)
 
 
-def stop_of(log: LogView, options: Options) -> int | None:
+def stop_of(log: PlannedLog, options: Options) -> int | None:
     """Return the offset where the options end a read of a log; None is the end of the log."""
     ending = options.ending_time(log.partition)
     if ending == EARLIEST:
@@ -77,7 +77,7 @@ def stop_of(log: LogView, options: Options) -> int | None:
     return bounds_of(options, log.partition)[1]
 
 
-def starting_offset_at(log: LogView, timestamp: int, options: Options) -> int | None:
+def starting_offset_at(log: PlannedLog, timestamp: int, options: Options) -> int | None:
     """
     Return the offset where a read of a log starts at a timestamp; None is the end of the log.
 
@@ -97,7 +97,7 @@ def starting_offset_at(log: LogView, timestamp: int, options: Options) -> int | 
     return found
 
 
-def first_offset_at(log: LogView, timestamp: int, options: Options) -> int | None:
+def first_offset_at(log: PlannedLog, timestamp: int, options: Options) -> int | None:
     """Return the offset of the first record at or after a timestamp; None if there is none."""
     for file in log.served_segments:
         start = max(log.start_offset, file.first_offset)

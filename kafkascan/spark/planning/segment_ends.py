@@ -18,10 +18,10 @@ from kafkascan.logs.log_problems import OFFSET_OVERLAP
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import OnProblem
-from kafkascan.spark.planning.log_views import (
+from kafkascan.spark.planning.planned_logs import (
     NO_BASE_OFFSET,
-    LogView,
-    SegmentView,
+    PlannedLog,
+    PlannedSegment,
     open_current,
     read_hints,
 )
@@ -49,14 +49,14 @@ class SegmentEnds:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._known: dict[SegmentView, int | None] = {}
+        self._known: dict[PlannedSegment, int | None] = {}
 
-    def look_up(self, files: Sequence[SegmentView]) -> None:
+    def look_up(self, files: Sequence[PlannedSegment]) -> None:
         """Look up the ends of files concurrently."""
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(self.of, files))
 
-    def of(self, file: SegmentView) -> int | None:
+    def of(self, file: PlannedSegment) -> int | None:
         """Return the offset after the last batch of a file; None without batches."""
         if file not in self._known:
             self._known[file] = self._find(file)
@@ -66,7 +66,7 @@ class SegmentEnds:
         """Forget the ends of the files that are not among these paths."""
         self._known = {file: end for file, end in self._known.items() if file.path in paths}
 
-    def _find(self, file: SegmentView) -> int | None:
+    def _find(self, file: PlannedSegment) -> int | None:
         try:
             source = open_current(file, self._options)
             return _end_of(source, position_near_end(file, source, self._options))
@@ -74,7 +74,7 @@ class SegmentEnds:
             return None
 
 
-def position_near_end(file: SegmentView, source: Source, options: Options) -> int:
+def position_near_end(file: PlannedSegment, source: Source, options: Options) -> int:
     """
     Return the position of a batch that the index of a file names, near its end.
 
@@ -97,8 +97,8 @@ def _end_of(source: Source, position: int) -> int | None:
 
 
 def read_once(
-    logs: Sequence[LogView], options: Options, ends: SegmentEnds, on_problem: OnProblem
-) -> list[LogView]:
+    logs: Sequence[PlannedLog], options: Options, ends: SegmentEnds, on_problem: OnProblem
+) -> list[PlannedLog]:
     """
     Return logs with the first offset that is read of each segment: the end of those before it.
 
@@ -113,7 +113,7 @@ def read_once(
 
     Parameters
     ----------
-    logs : sequence of LogView
+    logs : sequence of PlannedLog
     options : Options
     ends : SegmentEnds
     on_problem : callable
@@ -128,13 +128,13 @@ def read_once(
     ]
 
 
-def _is_listed(log: LogView) -> bool:
+def _is_listed(log: PlannedLog) -> bool:
     """Whether files are the live segments of a folder, of which a broker reads each offset once."""
     is_whole = len(log.segments) > 1 and not any(file.is_named for file in log.segments)
     return is_whole and log.segments[0].base_offset != NO_BASE_OFFSET
 
 
-def _doubtful(logs: Iterable[LogView], options: Options) -> Iterator[SegmentView]:
+def _doubtful(logs: Iterable[PlannedLog], options: Options) -> Iterator[PlannedSegment]:
     """Yield the segments that may contain offsets of later ones, by their times."""
     left = _MOST_CLOSE
     for log in logs:
@@ -152,14 +152,14 @@ def _doubtful(logs: Iterable[LogView], options: Options) -> Iterator[SegmentView
             following = min(following, modified)
 
 
-def _milliseconds(file: SegmentView) -> int:
+def _milliseconds(file: PlannedSegment) -> int:
     # The cleaner sets the times of segments in milliseconds.
     return (file.modified_ns or 0) // _NS_PER_MS
 
 
 def _in_turn(
-    log: LogView, doubtful: set[SegmentView], ends: SegmentEnds, on_problem: OnProblem
-) -> LogView:
+    log: PlannedLog, doubtful: set[PlannedSegment], ends: SegmentEnds, on_problem: OnProblem
+) -> PlannedLog:
     cursor, (topic, partition) = OffsetCursor(), log.partition
     served = log.served_segments
     segments = list(log.segments[: -len(served)])
@@ -178,13 +178,13 @@ def _in_turn(
     return replace(log, segments=tuple(segments))
 
 
-def find_overlaps(ends: Iterable[tuple[SegmentView, int | None]]) -> Iterator[SegmentOverlap]:
+def find_overlaps(ends: Iterable[tuple[PlannedSegment, int | None]]) -> Iterator[SegmentOverlap]:
     """
     Yield the overlaps of segments whose ends are known.
 
     Parameters
     ----------
-    ends : iterable of (SegmentView, int or None)
+    ends : iterable of (PlannedSegment, int or None)
         Each segment, and the offset after its last batch.
     """
     by_folder = sorted(ends, key=lambda one: (one[0].folder, one[0].base_offset))

@@ -20,7 +20,7 @@ from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartiti
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row
 from kafkascan.spark.planning.file_listing import OnProblem, list_logs
-from kafkascan.spark.planning.log_views import NO_TOPIC, LogView, SegmentView, read_hints
+from kafkascan.spark.planning.planned_logs import NO_TOPIC, PlannedLog, PlannedSegment, read_hints
 from kafkascan.spark.planning.range_walk import IndexHints
 
 # Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
@@ -44,7 +44,7 @@ class ScanRange:
     ----------
     partition : tuple of str and int
         The topic and the partition of its log.
-    file : SegmentView
+    file : PlannedSegment
     start, stop : int
         Byte positions.
     start_offset, stop_offset : int or None
@@ -54,7 +54,7 @@ class ScanRange:
     """
 
     partition: TopicPartition
-    file: SegmentView
+    file: PlannedSegment
     start: int
     stop: int
     start_offset: int | None = None
@@ -113,7 +113,7 @@ class ScanTask:
 Bounds = dict[str, tuple["int | None", "int | None"]]
 """Start offset (inclusive) and stop offset (exclusive) of logs, by folder."""
 
-Logs: TypeAlias = "Mapping[str, LogView]"
+Logs: TypeAlias = "Mapping[str, PlannedLog]"
 """Logs by folder."""
 
 Views: TypeAlias = "Mapping[str, CommittedView]"
@@ -125,7 +125,7 @@ _NO_VIEWS: Views = {}
 
 
 def plan(
-    logs: Sequence[LogView],
+    logs: Sequence[PlannedLog],
     options: Options,
     times: Bounds | None = None,
     views: Views | None = None,
@@ -135,7 +135,7 @@ def plan(
 
     Parameters
     ----------
-    logs : sequence of LogView
+    logs : sequence of PlannedLog
     options : Options
     times : dict, optional
         Offsets of the options' timestamps, by folder.
@@ -165,7 +165,9 @@ def concurrent_files(task: ScanTask, options: Options) -> int:
     return 2 if options.prefetch and is_local else 1
 
 
-def list_selected(options: Options, on_problem: OnProblem = lambda problem: None) -> list[LogView]:
+def list_selected(
+    options: Options, on_problem: OnProblem = lambda problem: None
+) -> list[PlannedLog]:
     """
     List the logs of the requested topics and partitions, for a batch query.
 
@@ -205,7 +207,7 @@ def _bound(offsets: object, partition: TopicPartition, unlimited: int) -> int | 
     return None if offset < 0 else int(offset)
 
 
-def _bounded(logs: Sequence[LogView], options: Options, times: Bounds) -> Iterator[ScanRange]:
+def _bounded(logs: Sequence[PlannedLog], options: Options, times: Bounds) -> Iterator[ScanRange]:
     """Yield whole files as ranges, except files that cannot contain requested offsets."""
     if options.starting_offsets == "latest" and not options.starts_at_times:
         raise ValueError("startingOffsets=latest requires a stream")
@@ -218,7 +220,10 @@ def _bounded(logs: Sequence[LogView], options: Options, times: Bounds) -> Iterat
 
 
 def _bounded_file(
-    log: LogView, file: SegmentView, next_base: int | None, bounds: tuple[int | None, int | None]
+    log: PlannedLog,
+    file: PlannedSegment,
+    next_base: int | None,
+    bounds: tuple[int | None, int | None],
 ) -> ScanRange | None:
     """Return a file as a range; None if it cannot contain requested offsets."""
     start, stop = bounds
@@ -240,7 +245,7 @@ def _may_match(one: ScanRange, options: Options) -> bool:
     return options.where is None or options.where.may_match_file(one.file_values)
 
 
-def _next_base(file: SegmentView, follower: SegmentView | None) -> int | None:
+def _next_base(file: PlannedSegment, follower: PlannedSegment | None) -> int | None:
     """
     Return the base offset of the next segment of a log, if `follower` is that.
 
@@ -310,7 +315,7 @@ def _packed(ranges: Sequence[ScanRange], options: Options) -> Iterator[tuple[Sca
         yield tuple(ranges[group])
 
 
-def _with_logs(tasks: list[ScanTask], listed: Sequence[LogView], views: Views) -> list[ScanTask]:
+def _with_logs(tasks: list[ScanTask], listed: Sequence[PlannedLog], views: Views) -> list[ScanTask]:
     logs = {log.folder: log for log in listed}
     found = []
     for task in tasks:

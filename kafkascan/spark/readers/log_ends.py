@@ -16,11 +16,11 @@ from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_logs, warn_of_problem
-from kafkascan.spark.planning.log_views import (
+from kafkascan.spark.planning.planned_logs import (
     NO_BASE_OFFSET,
     NO_PARTITION,
-    LogView,
-    SegmentView,
+    PlannedLog,
+    PlannedSegment,
     open_current,
     read_hints,
 )
@@ -86,7 +86,7 @@ class LogEnds:
         if options.isolation_level == "read_committed":
             self._views = CommittedViews(options)
 
-    def logs(self) -> dict[TopicPartition, LogView]:
+    def logs(self) -> dict[TopicPartition, PlannedLog]:
         """
         List the current logs.
 
@@ -95,7 +95,7 @@ class LogEnds:
         ValueError
             If two folders contain the same partition, or a folder is not named topic-partition.
         """
-        found: dict[TopicPartition, LogView] = {}
+        found: dict[TopicPartition, PlannedLog] = {}
         everything = self._options.replace(ignore_missing_files=True)
         listed = list_logs(everything, warn_of_problem)
         for log in read_once(listed, self._options, self._segment_ends, warn_of_problem):
@@ -127,7 +127,7 @@ class LogEnds:
                 found[partition] = max(min(stop, found[partition]), log.start_offset)
         return found
 
-    def end_of(self, log: LogView) -> int:
+    def end_of(self, log: PlannedLog) -> int:
         """
         Return the offset up to which a stream may read.
 
@@ -143,17 +143,17 @@ class LogEnds:
             end = min(end, stable)
         return max(end, log.start_offset, log.segments[-1].first_offset)
 
-    def view_of(self, log: LogView) -> CommittedView | None:
+    def view_of(self, log: PlannedLog) -> CommittedView | None:
         """Return how the transactions of a log ended; None unless the options need it."""
         if self._views is None:
             return None
         return self._views.view(log, self._file_end(log).position)
 
-    def written_end_of(self, log: LogView) -> int:
+    def written_end_of(self, log: PlannedLog) -> int:
         """Return the offset after the last complete batch."""
         return max(self._file_end(log).next_offset, log.segments[-1].first_offset)
 
-    def _file_end(self, log: LogView) -> FileEnd:
+    def _file_end(self, log: PlannedLog) -> FileEnd:
         file = log.segments[-1]
         try:
             source = open_current(file, self._options)
@@ -203,7 +203,7 @@ class LogEnds:
             last_header=read_bytes(source, complete.last_position, BATCH_HEADER_SIZE),
         )
 
-    def offset_after(self, log: LogView, start: int, size: int) -> int:
+    def offset_after(self, log: PlannedLog, start: int, size: int) -> int:
         """Return the offset after the batches of about `size` bytes from `start`; at least one."""
         for file, follower in zip(log.segments, [*log.segments[1:], None], strict=True):
             if follower is not None and follower.base_offset <= start:
@@ -221,7 +221,7 @@ class LogEnds:
                 return follower.base_offset
         return 2**63 - 1
 
-    def _walk_after(self, file: SegmentView, start: int, size: int) -> tuple[int | None, int]:
+    def _walk_after(self, file: PlannedSegment, start: int, size: int) -> tuple[int | None, int]:
         """Return the offset after the batches of a size, if the file has as many; and the rest."""
         source = open_current(file, self._options)
         walk = RangeWalk(source, 0, source.size, min(size, _TABLE_BYTES))

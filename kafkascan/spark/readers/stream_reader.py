@@ -18,7 +18,7 @@ from kafkascan.spark.options.option_values import (
 )
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema
-from kafkascan.spark.planning.log_views import LogView
+from kafkascan.spark.planning.planned_logs import PlannedLog
 from kafkascan.spark.planning.read_plan import (
     missing_topics,
     require_partitions,
@@ -63,7 +63,7 @@ def _available_now() -> type:
     return SupportsTriggerAvailableNow
 
 
-Logs = dict[TopicPartition, LogView]
+Logs = dict[TopicPartition, PlannedLog]
 
 
 class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[misc]
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         self._reached = {one: self._initial(one, log) for one, log in logs.items()}
         return format_offsets(self._reached)
 
-    def _initial(self, partition: TopicPartition, log: LogView) -> int:
+    def _initial(self, partition: TopicPartition, log: PlannedLog) -> int:
         time = self._options.starting_time(partition)
         if time is not None and time != EARLIEST:
             found = starting_offset_at(log, time, self._options)
@@ -210,7 +210,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         tasks = plan(read, options, views={k: v for k, v in views.items() if v is not None})
         return [ScanPartition(replace(task, has_stops=True)) for task in tasks]
 
-    def _view(self, log: LogView, stop: int) -> CommittedView | None:
+    def _view(self, log: PlannedLog, stop: int) -> CommittedView | None:
         """Return how the transactions before `stop` ended; later transactions do not change it."""
         view = self._ends.view_of(log)
         if view is not None and max(view.last_stable_offset, log.start_offset) < stop:

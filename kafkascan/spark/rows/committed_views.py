@@ -12,7 +12,12 @@ from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.log_views import LogView, SegmentView, open_current, open_file
+from kafkascan.spark.planning.planned_logs import (
+    PlannedLog,
+    PlannedSegment,
+    open_current,
+    open_file,
+)
 
 _ROWS = 1 << 14
 _LOGS_KEPT = 4
@@ -49,7 +54,7 @@ class CommittedViews:
         self._options = options
         self._logs: dict[str, ReadLog] = {}
 
-    def forget(self, file: SegmentView) -> None:
+    def forget(self, file: PlannedSegment) -> None:
         """Forget the log of a file, if this file was read last; it is then read again."""
         known = self._logs.get(file.folder)
         if known is not None and known.path == file.path:
@@ -59,13 +64,13 @@ class CommittedViews:
         """Forget the logs whose last read file is not among these paths."""
         self._logs = {folder: known for folder, known in self._logs.items() if known.path in paths}
 
-    def view(self, log: LogView, end: int) -> CommittedView:
+    def view(self, log: PlannedLog, end: int) -> CommittedView:
         """
         Return the read_committed view of a log.
 
         Parameters
         ----------
-        log : LogView
+        log : PlannedLog
         end : int
             Position in the last file up to which the log is read.
 
@@ -95,7 +100,7 @@ class CommittedViews:
         return known.builder.view(last.base_offset)
 
 
-def committed_view(log: LogView, options: Options) -> CommittedView:
+def committed_view(log: PlannedLog, options: Options) -> CommittedView:
     """Return the read_committed view of all segments of a log, as `CommittedViews.view` does."""
     if log not in _views:
         while len(_views) >= _LOGS_KEPT:
@@ -105,11 +110,11 @@ def committed_view(log: LogView, options: Options) -> CommittedView:
 
 
 # A worker reads the ranges of a log one after another, and needs the same view for each.
-_views: dict[LogView, CommittedView] = {}
+_views: dict[PlannedLog, CommittedView] = {}
 
 
 def _read_on(
-    builder: CommittedViewBuilder, file: SegmentView, source: Source, start: int, stop: int
+    builder: CommittedViewBuilder, file: PlannedSegment, source: Source, start: int, stop: int
 ) -> int:
     """Add the batches that start in a range; return the position after the last one."""
     walk = BatchWalk(source, start, stop)

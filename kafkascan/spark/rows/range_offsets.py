@@ -19,14 +19,14 @@ from kafkascan.logs.log_problems import (
     LogChecks,
     LogProblems,
 )
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.segment import segment_at
 from kafkascan.logs.walking.batch_offsets import BatchOffsets, SegmentOffsets
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_logs
-from kafkascan.spark.planning.log_views import (
+from kafkascan.spark.planning.planned_logs import (
     NO_PARTITION,
-    SegmentView,
+    PlannedSegment,
     open_file,
     store_settings,
 )
@@ -77,7 +77,7 @@ class CompactedLogs:
         self._options = options
         self._known: dict[str, bool] = {}
 
-    def has(self, file: SegmentView) -> bool:
+    def has(self, file: PlannedSegment) -> bool:
         """Return whether one of the first segments of a file's log was compacted."""
         if file.tier is not None or self._options.tiered_layout is not None:
             return False  # a topic with remote storage is not compacted
@@ -87,7 +87,7 @@ class CompactedLogs:
             self._known[file.folder] = any(map(self._is_cleaned, files[:_MOST_SEGMENTS]))
         return self._known[file.folder]
 
-    def _is_cleaned(self, file: SegmentView) -> bool:
+    def _is_cleaned(self, file: PlannedSegment) -> bool:
         offsets, table = BatchOffsets(), np.empty(_ROWS, BATCH_DTYPE)
         try:
             source = open_file(file, self._options)
@@ -187,11 +187,11 @@ class RangeOffsets:
         return stop is not None and end is not None and stop <= end
 
 
-def _log_of(one: ScanRange, options: Options) -> Log:
+def _log_of(one: ScanRange, options: Options) -> LogView:
     """Return a log of the file alone; the data dir of its folder has the cleaner's checkpoint."""
     path = one.file.path
     segment = segment_at(ObjectUrl(path, store_settings(options)) if is_url(path) else path)
     topic, partition = one.partition
     number = None if partition == NO_PARTITION else partition
     place = PartitionDir(segment.folder.path, topic or None, number, None, segment.folder)
-    return Log(place, [segment], one.start_offset or 0)
+    return LogView(place, (segment,), one.start_offset or 0)

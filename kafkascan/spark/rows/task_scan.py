@@ -20,7 +20,7 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row
-from kafkascan.spark.planning.log_views import open_file
+from kafkascan.spark.planning.planned_logs import open_file
 from kafkascan.spark.planning.range_walk import IndexHints, RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.batch_rows import (

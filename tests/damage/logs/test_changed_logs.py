@@ -180,7 +180,7 @@ def test_attempts_are_bounded(
     attempts = list[int]()
     monkeypatch.setattr(opened_logs, "_is_stale", lambda _: True)
 
-    def read(opened: Sequence[opened_logs.Log]) -> int:
+    def read(opened: Sequence[opened_logs.LogView]) -> int:
         attempts.append(len(opened))
         return len(attempts)
 

@@ -36,7 +36,7 @@ NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
 """Values for a file whose folder is not named topic-partition, or whose name is not an offset."""
 
 
-class SegmentView(NamedTuple):
+class PlannedSegment(NamedTuple):
     """
     A segment file of a log as of one moment; it is not open.
 
@@ -113,7 +113,7 @@ class SegmentView(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LogView:
+class PlannedLog:
     """
     A log as of one moment: of a folder, a store or remote storage, or files that are given.
 
@@ -121,7 +121,7 @@ class LogView:
     ----------
     partition : tuple of str and int
         The topic and the partition, or `NO_TOPIC` and `NO_PARTITION`.
-    segments : tuple of SegmentView
+    segments : tuple of PlannedSegment
         At least one, in offset order.
     log_start_offset : int
         The log start offset (``DeleteRecords``): a broker serves no record before it. 0 for
@@ -129,7 +129,7 @@ class LogView:
     """
 
     partition: TopicPartition
-    segments: tuple[SegmentView, ...]
+    segments: tuple[PlannedSegment, ...]
     log_start_offset: int = 0
 
     @property
@@ -143,19 +143,19 @@ class LogView:
         return max(self.segments[0].base_offset, self.log_start_offset)
 
     @property
-    def served_segments(self) -> Sequence[SegmentView]:
+    def served_segments(self) -> Sequence[PlannedSegment]:
         """The segments that may contain the start offset or later ones."""
         bases = [segment.base_offset for segment in self.segments]
         return self.segments[max(0, bisect_right(bases, self.start_offset) - 1) :]
 
 
-def open_file(file: SegmentView, options: Options, bulk_stop: int = 0) -> Source:
+def open_file(file: PlannedSegment, options: Options, bulk_stop: int = 0) -> Source:
     """
     Open a file with the size it had when it was listed; bytes appended since are not visible.
 
     Parameters
     ----------
-    file : SegmentView
+    file : PlannedSegment
     options : Options
     bulk_stop : int, default 0
         Up to this position, the caller reads all bytes and not only headers. This matters for
@@ -176,7 +176,7 @@ def open_file(file: SegmentView, options: Options, bulk_stop: int = 0) -> Source
     return source
 
 
-def open_current(file: SegmentView, options: Options, bulk_stop: int = 0) -> Source:
+def open_current(file: PlannedSegment, options: Options, bulk_stop: int = 0) -> Source:
     """Open a file as `open_file` does, but also if it was truncated since it was listed."""
     if file.tier is not None:
         return Source(_open_chunked(file, file.tier, options))
@@ -200,7 +200,7 @@ def open_current(file: SegmentView, options: Options, bulk_stop: int = 0) -> Sou
     return Source(place, memory_map=False, max_size=file.size)
 
 
-def _as_listed(file: SegmentView) -> SourceLike:
+def _as_listed(file: PlannedSegment) -> SourceLike:
     """Return a local file that was listed, also if a broker renames it until it is opened."""
     if not file.inode:  # in remote storage, which does not change files
         return file.path
@@ -220,7 +220,7 @@ def store_settings(options: Options) -> dict[str, object]:
     return settings
 
 
-def _open_chunked(file: SegmentView, tier: str, options: Options) -> SourceLike:
+def _open_chunked(file: PlannedSegment, tier: str, options: Options) -> SourceLike:
     store: TierStore = FolderStore(tier)
     if is_url(tier):
         store = PrefixStore(ObjectUrl(tier, store_settings(options)), is_listed=False)
@@ -228,7 +228,7 @@ def _open_chunked(file: SegmentView, tier: str, options: Options) -> SourceLike:
     return open_chunked_log(store, key, KeyRing(json.loads(options.tiered_keys)))
 
 
-def read_hints(file: SegmentView, options: Options) -> IndexHints | None:
+def read_hints(file: PlannedSegment, options: Options) -> IndexHints | None:
     """Read the index next to a file; None if it has none, or one that is damaged."""
     if file.base_offset == NO_BASE_OFFSET:
         return None
@@ -236,7 +236,7 @@ def read_hints(file: SegmentView, options: Options) -> IndexHints | None:
     return IndexHints.parse(data, file.base_offset) if data else None
 
 
-def _read_index(file: SegmentView, options: Options) -> bytes | None:
+def _read_index(file: PlannedSegment, options: Options) -> bytes | None:
     folder, _, name = file.path.rpartition("/")
     index = sibling_name(name, "index") or ""
     try:
