@@ -112,7 +112,8 @@ class LogBatches(AnyTable):
         self, problems: LogProblems, threads: int, rows: int | None = None
     ) -> Iterator[LogChunk]:
         logs = [log.again() for log in self._logs]
-        self.segments = read_segments(logs, once=self._once)
+        if logs != self._logs:
+            self.segments = read_segments(logs, once=self._once)
         return read_chunks(
             logs,
             self.segments,
