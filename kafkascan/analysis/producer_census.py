@@ -25,7 +25,7 @@ from kafkascan.format.file_names import BROKERS_TOPICS
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, selected_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk, producers_before
 from kafkascan.records.payloads import load_payloads
@@ -294,7 +294,7 @@ def read_producers(
         return counter.census()
 
     logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
-    return at_one_moment(lambda: open_logs(logs, log_start_offset), read)
+    return at_one_moment(logs, read, log_start_offset)
 
 
 class CensusCounter:
@@ -445,7 +445,7 @@ def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
         If the log is damaged, or Kafka would refuse it.
     OSError
     """
-    return at_one_moment(lambda: open_logs(log), _entries_of)
+    return at_one_moment(log, _entries_of)
 
 
 def _entries_of(opened: Sequence[LogView]) -> NDArray[np.void]:

@@ -22,7 +22,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.io.sources import borrowed_source
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, selected_logs
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
@@ -137,8 +137,7 @@ def count_records(
         as_object_url(logs, storage_options), PartitionFilter.of(topics, partitions)
     )
     return at_one_moment(
-        lambda: open_logs(logs, log_start_offset),
-        lambda opened: _count(opened, deep, threads, keep_cache),
+        logs, lambda views: _count(views, deep, threads, keep_cache), log_start_offset
     )
 
 

@@ -31,7 +31,7 @@ from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_finding import PartitionFilter
-from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, selected_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
@@ -313,7 +313,7 @@ def read_transactions(
         return collector.transactions(timeout_ms)
 
     logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
-    return at_one_moment(lambda: open_logs(logs, log_start_offset), read)
+    return at_one_moment(logs, read, log_start_offset)
 
 
 class TransactionCollector:

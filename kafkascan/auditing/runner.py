@@ -293,6 +293,8 @@ def _opened(logs: LogsLike) -> tuple[list[LogView], list[LogView]]:
 def _partitions(logs: LogsLike) -> list[PartitionDir]:
     if isinstance(logs, LogDir):
         return logs.partitions
+    if isinstance(logs, LogView) and not logs.is_single_file:
+        return [logs.partition]
     return [logs] if isinstance(logs, PartitionDir) else []
 
 

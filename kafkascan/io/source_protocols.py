@@ -108,6 +108,8 @@ class FilePins:
     @cached_property
     def _growing(self) -> str | None:
         """Name of the segment that a broker appends to; it changes the size of no other one."""
+        if len(self.sizes) == 1:  # whatever its name is
+            return next(iter(self.sizes))
         found = ((live_base_offset(name), name) for name in self.sizes)
         live = [(base, name) for base, name in found if base is not None and base < OFFSETS]
         return max(live)[1] if live else None
@@ -160,6 +162,18 @@ class PinnedFile:
     pins: FilePins = field(repr=False, compare=False)
     reads: FolderReads = field(default_factory=FolderReads, repr=False, compare=False)
     is_listed: bool = False
+
+    @classmethod
+    def of(cls, path: str) -> PinnedFile:
+        """Return a file as it is now; raise OSError if it is missing."""
+        status, name = os.stat(path), os.path.basename(path)
+        pins = FilePins(
+            inodes={name: status.st_ino},
+            sizes={name: status.st_size},
+            times={name: status.st_mtime_ns},
+            opened={name},  # another one with its name is another file
+        )
+        return cls(path, name, pins, is_listed=True)
 
     def __fspath__(self) -> str:
         return self.path

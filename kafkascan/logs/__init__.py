@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     )
     from kafkascan.logs.log_dir import (
         LogDir as LogDir,
-        LogLike as LogLike,
         PartitionDir as PartitionDir,
         SegmentKinds as SegmentKinds,
         select_segments as select_segments,
@@ -42,9 +41,11 @@ if TYPE_CHECKING:
         lookup_timestamp as lookup_timestamp,
     )
     from kafkascan.logs.opened_logs import (
+        LogLike as LogLike,
         LogsLike as LogsLike,
         LogView as LogView,
         SegmentOverlap as SegmentOverlap,
+        open_view as open_view,
     )
     from kafkascan.logs.read_committed import (
         CommittedView as CommittedView,
@@ -69,12 +70,12 @@ else:
         __name__,
         names={
             "log_chunks": ["LogChunk", "SegmentEnd"],
-            "log_dir": ["LogDir", "PartitionDir", "SegmentKinds", "select_segments", "LogLike"],
+            "log_dir": ["LogDir", "PartitionDir", "SegmentKinds", "select_segments"],
             "log_finding": ["open_log_dir", "partition_dir", "RemoteLogs"],
             "log_follower": ["FollowedBatches", "LogFollower"],
             "log_problems": ["IncompleteLogError"],
             "log_table": ["LogBatches", "scan_log_dir", "LogDirLike"],
-            "opened_logs": ["LogView", "SegmentOverlap", "LogsLike"],
+            "opened_logs": ["LogLike", "LogView", "LogsLike", "SegmentOverlap", "open_view"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
             "topic_records": ["AsOf"],

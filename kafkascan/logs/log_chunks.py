@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.walks import BatchWalk
-from kafkascan.format.errors import FileGoneError, KafkaScanError, detached
+from kafkascan.format.errors import KafkaScanError, detached
 from kafkascan.format.layout import BATCH_DTYPE, MIN_BATCH_SIZE, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
@@ -25,6 +25,7 @@ from kafkascan.io.sources import READ_AT_ONCE, Source, borrowed_source
 from kafkascan.logs.log_dir import PartitionDir, attempts_to_open
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
+from kafkascan.logs.walking.log_reader import SegmentReading
 
 # Segments and bytes of one job: starting a job costs more than reading a small segment.
 _SEGMENTS_PER_JOB = 64
@@ -295,38 +296,42 @@ def _read_segment(
     A segment that has the offsets now, instead of the listed one, takes its place in `segments`.
     """
     partition, listed = segments[index]
-    end = SegmentEnd(index, 0, None, 0, 0, 0, is_gone=True)
-    borrowed: borrowed_source | None = None
     for segment in attempts_to_open(listed, by_name=position is None):
-        try:
+        reading = SegmentReading(segment, _offsets_to_read(segment, listed, position))
+        with reading:
             inspector = open_inspector(segment)
             place = segment.as_source() if inspector.reads_side_files else segment.listed()
             borrowed = borrowed_source(place, read_below=READ_AT_ONCE)
+        if not reading.is_gone:
             break
-        except FileGoneError:
-            continue
-        except (OSError, KafkaScanError) as error:
-            end = SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
-            break
-    if borrowed is None:
+    if reading.error is not None:
+        error = None if reading.is_gone else reading.error
+        end = SegmentEnd(index, 0, None, 0, 0, 0, error, is_gone=reading.is_gone)
         yield _Part(np.empty(0, BATCH_DTYPE), end=end)
         return
     if segment is not listed:
         segments[index] = partition, segment
-        position = None if position is None else max(position, listed.base_offset or 0)
     source = borrowed.__enter__()
     behind = None if keep_cache else DropBehind(source)
     try:
         inspector.open(source)
         walk = BatchWalk(source, 0, source.size, reads_content=inspector.reads_content)
-        offsets = SegmentOffsets(segment)
-        if position is not None:
-            offsets.first_offset = position
-        yield from _parts(walk, index, rows, inspector, offsets)
+        yield from _parts(walk, index, rows, inspector, reading.offsets)
     finally:
         if behind is not None:
             behind.drop()
         borrowed.__exit__()
+
+
+def _offsets_to_read(
+    segment: SegmentFile, listed: SegmentFile, position: int | None
+) -> SegmentOffsets:
+    """Return the offsets to read of a segment that has those of a listed one."""
+    if position is None:
+        return SegmentOffsets(segment)
+    is_replaced = segment is not listed
+    first = max(position, listed.base_offset or 0) if is_replaced else position
+    return SegmentOffsets(segment, first)
 
 
 def _parts(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from kafkascan.batches.columns import offset_after
 from kafkascan.batches.scan import scan_batches
@@ -28,7 +28,6 @@ from kafkascan.format.file_names import OFFSETS, SegmentName, parse_segment_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
 from kafkascan.io.folders import DiskFolder, Folder, PinnedFolder, pinned_folder
-from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
 
 Result = TypeVar("Result")
@@ -181,10 +180,6 @@ class PartitionDir:
             if len(scan):
                 return offset_after(scan.batches)
         return segments[-1].name.base_offset if segments else None
-
-
-LogLike: TypeAlias = SourceLike | PartitionDir
-"""A `SourceLike`, a `PartitionDir`, or the path or URL of a partition directory."""
 
 
 def select_segments(

@@ -24,7 +24,13 @@ from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import PartitionFilter, no_logs, open_log_dir
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.log_schemas import LOG_BATCH_SCHEMA
-from kafkascan.logs.opened_logs import LogView, list_logs, live_logs
+from kafkascan.logs.opened_logs import (
+    LogView,
+    list_logs,
+    live_logs,
+    open_logs,
+    selected_logs,
+)
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Schema, require_pyarrow
@@ -199,7 +205,7 @@ class LogBatches(AnyTable):
 
 
 def scan_log_dir(
-    log_dir: LogDirLike,
+    log_dir: LogDirLike | LogView,
     /,
     *,
     topics: Collection[str] | None = None,
@@ -217,7 +223,7 @@ def scan_log_dir(
 
     Parameters
     ----------
-    log_dir : path or LogDir
+    log_dir : path, LogDir or LogView
         See `open_log_dir`: a data directory, the folder of a partition, or a tar of them.
     topics : collection of str, optional
         Topics to read of a directory or an archive; by default all.
@@ -273,9 +279,12 @@ def scan_log_dir(
     names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))
     require_columns([name for name in names if name not in PLACE_COLUMNS])
     log_dir = as_object_url(log_dir, storage_options)
+    once, wanted = include == "log", PartitionFilter.of(topics, partitions)
+    if isinstance(log_dir, LogView):
+        views = open_logs(selected_logs(log_dir, wanted), log_start_offset)
+        return LogBatches(views, names, rows, threads, once, keep_cache)
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
-    opened = PartitionFilter.of(topics, partitions).partitions(opened)
-    once = include == "log"
+    opened = wanted.partitions(opened)
     logs = live_logs(opened, log_start_offset) if once else list_logs(opened, SegmentKinds.ALL)
     if not logs:
         raise no_logs(opened.path, opened.partitions)

@@ -30,10 +30,10 @@ from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_dir import LogLike, PartitionDir, read_again_if_changed
+from kafkascan.logs.log_dir import PartitionDir, read_again_if_changed
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
-from kafkascan.logs.opened_logs import open_partition
+from kafkascan.logs.opened_logs import LogLike, LogView, open_logs
 from kafkascan.logs.queries.index_seek import read_entries
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile, segment_at
@@ -257,7 +257,7 @@ def _path_of(source: LogLike) -> str:
 
 
 def _one_segment(source: LogLike) -> SourceLike:
-    if isinstance(source, PartitionDir):
+    if isinstance(source, (LogView, PartitionDir)):
         raise ValueError(f"{source.path}: give the segment to which the batches belong")
     return source
 
@@ -273,15 +273,16 @@ class _Searched(NamedTuple):
 
 def _segments(source: LogLike, log_start_offset: int | None) -> tuple[list[_Searched], int]:
     """Return the segments to search, and the log's first offset."""
-    partition = source if isinstance(source, PartitionDir) else None
     if isinstance(source, (str, os.PathLike, ObjectUrl)):
-        partition = find_partition(source)
-    if partition is not None:
-        log = open_partition(partition, log_start_offset)
+        source = find_partition(source) or source
+    if isinstance(source, (LogView, PartitionDir)):
+        (log,) = open_logs(source, log_start_offset)
         last = log.segments[-1]
-        found = [_Searched(one.base_offset or 0, one, one, one is last) for one in log.segments]
-        return found, log.start_offset
-    assert not isinstance(source, PartitionDir)
+        segments = [
+            _Searched(segment.base_offset or 0, segment.listed(), segment, segment is last)
+            for segment in log.segments
+        ]
+        return segments, log.start_offset
     return [_Searched(0, source, _file_of(source))], log_start_offset or 0
 
 
@@ -359,6 +360,8 @@ def _indexed_position(file: SegmentFile | None, source: Source, offset: int) -> 
     if row < 0:
         return 0
     position = int(entries["position"][row])
+    if source.size < position <= file.current_size():  # of a batch that was appended since
+        return source.size
     if not 0 <= position <= source.size:
         place = row * entries.itemsize
         reason = f"position {position} is outside the log of {source.size} bytes"

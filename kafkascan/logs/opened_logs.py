@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import enum
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
@@ -17,22 +17,20 @@ from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import KafkaScanError, detached
 from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
 from kafkascan.io.folders import DiskFolder, PinnedFolder, SingleFileFolder, pinned_folder
+from kafkascan.io.source_protocols import PinnedFile
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
 from kafkascan.logs.log_finding import (
     PartitionFilter,
     find_log_dir,
+    find_partition,
     no_logs,
     partition_dir,
 )
 from kafkascan.logs.segment import SegmentFile, position_after, segment_file
 
 Result = TypeVar("Result")
-
-LogsLike: TypeAlias = LogDir | PartitionDir | SourceLike
-"""A `LogDir`, a `PartitionDir`, the path or URL of a data directory, a partition directory or a tar
-archive of one, or a `SourceLike`, which is read as a log of one segment."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +67,11 @@ class LogView:
     names: Sequence[str] = ()
 
     @property
+    def path(self) -> Path:
+        """Path of the folder, or of the file that is read by itself."""
+        return self.partition.path
+
+    @property
     def name(self) -> str:
         """The log's name in messages: topic and partition, or else its path."""
         one = self.partition
@@ -102,6 +105,14 @@ class LogView:
         """The segments that may contain the start offset or later ones."""
         bases = [segment.base_offset or 0 for segment in self.segments]
         return self.segments[max(0, bisect.bisect_right(bases, self.start_offset) - 1) :]
+
+
+LogLike: TypeAlias = LogView | PartitionDir | SourceLike
+"""A `LogView`, a `PartitionDir`, the path or URL of a partition directory, or a `SourceLike`."""
+
+LogsLike: TypeAlias = LogDir | LogLike
+"""A `LogDir`, a `LogView`, a `PartitionDir`, the path or URL of a data directory, a partition
+directory or a tar archive of one, or a `SourceLike`, which is read as a log of one segment."""
 
 
 class LogChange(enum.Enum):
@@ -164,32 +175,37 @@ _ATTEMPTS = 5
 
 
 def at_one_moment(
-    take: Callable[[], Sequence[LogView]], read: Callable[[Sequence[LogView]], Result]
+    logs: LogsLike,
+    read: Callable[[Sequence[LogView]], Result],
+    log_start_offset: int | None = None,
 ) -> Result:
     """
     Read a log, and once more if it changed meanwhile: an answer is true of one moment.
 
     A broker always changes one of many logs: of these, that an answer has parts of two moments is
-    a problem of it (`CHANGED_WHILE_READ`), as it is if a log changes each time.
+    a problem of it (`CHANGED_WHILE_READ`), as it is if a log changes each time, or if it is given
+    as of an earlier moment.
 
     Parameters
     ----------
-    take : callable
-        Lists the logs.
+    logs : LogsLike
     read : callable
-        Returns the answer about them.
+        Returns the answer about the views of logs.
+    log_start_offset : int, optional
+        See `open_logs`.
     """
-    for _ in range(_ATTEMPTS):
-        logs = take()
+    attempts = 0 if isinstance(logs, LogView) else _ATTEMPTS
+    for _ in range(attempts):
+        views = open_logs(logs, log_start_offset)
         try:
-            found = read(logs)
+            answer = read(views)
         except (OSError, KafkaScanError):
-            if not any(map(_is_stale, logs)):
+            if not any(map(_is_stale, views)):
                 raise
         else:
-            if len(logs) > 1 or not any(map(_is_stale, logs)):
-                return found
-    return read(take())
+            if len(views) > 1 or not any(map(_is_stale, views)):
+                return answer
+    return read(open_logs(logs, log_start_offset))
 
 
 def _is_stale(log: LogView) -> bool:
@@ -249,6 +265,9 @@ def open_logs(
         If a source that is not named as a segment is known to be another kind of file.
     As `open_log_dir`, and `Source`.
     """
+    if isinstance(logs, LogView):
+        require_not_negative(log_start_offset=log_start_offset)
+        return [logs.again() if log_start_offset is None else _starting_at(logs, log_start_offset)]
     if isinstance(logs, PartitionDir):
         logs = LogDir(logs.path, [logs])
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
@@ -263,6 +282,56 @@ def open_logs(
             raise live[0].error
         return live
     return [_one_file(logs, damaged)]
+
+
+def _starting_at(log: LogView, start_offset: int) -> LogView:
+    """Return a view for another answer, with another log start offset; a file is read whole."""
+    base_offset = (log.segments[0].base_offset or 0) if log.segments else 0
+    start = base_offset if log.is_single_file else max(start_offset, base_offset)
+    return replace(log.again(), start_offset=start)
+
+
+def open_view(
+    place: LogLike,
+    /,
+    *,
+    log_start_offset: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> LogView:
+    """
+    Return a log as of now, of which several calls give answers that fit together.
+
+    Parameters
+    ----------
+    place : path or URL, bytes-like, Source, SegmentFile, PartitionDir or LogView
+        A partition's folder, or a segment.
+    log_start_offset : int, optional
+        The first offset of the log. By default, as a broker has it: in a partition's folder, the
+        base offset of the first segment, or the offset in the data dir's
+        ``log-start-offset-checkpoint`` if it is higher. 0 reads everything on disk.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
+
+    Returns
+    -------
+    LogView
+        For `read_records`, `count_records` and the other functions that read a log.
+
+    Raises
+    ------
+    NoLogsError, IsADirectoryError
+        If the folder contains no logs, or those of several partitions.
+    NotALogError
+        If a source that is not named as a segment is known to be another kind of file.
+    As `open_log_dir`, and `Source`.
+    """
+    place = as_object_url(place, storage_options)
+    if isinstance(place, (str, os.PathLike, ObjectUrl)):
+        place = find_partition(place) or place
+    if isinstance(place, (str, os.PathLike)) and not is_url(place):
+        place = PinnedFile.of(os.fspath(place))
+    (view,) = open_logs(place, log_start_offset)
+    return view
 
 
 def selected_logs(logs: LogsLike, wanted: PartitionFilter) -> LogsLike:
@@ -290,7 +359,7 @@ def selected_logs(logs: LogsLike, wanted: PartitionFilter) -> LogsLike:
 
 def open_partition(partition: PartitionDir, log_start_offset: int | None = None) -> LogView:
     """
-    Return the log of a partition.
+    Return the log of a partition as it is now.
 
     Raises
     ------

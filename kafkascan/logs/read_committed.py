@@ -8,6 +8,7 @@ contains both: the marker after a producer's batches ends their transaction.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,10 +21,9 @@ from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, Produce
 from kafkascan.format.errors import CorruptBatchError, record_error
 from kafkascan.io.sources import READ_AT_ONCE, Source, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl
-from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import LogView, at_one_moment, open_logs
+from kafkascan.logs.opened_logs import LogLike, LogView, at_one_moment
 from kafkascan.logs.walking.log_reader import LogReader
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
@@ -169,7 +169,7 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
 
     Parameters
     ----------
-    log : source, path of a partition directory, or PartitionDir
+    log : source, path of a partition directory, PartitionDir or LogView
         A source counts as the whole log.
     on_corrupt : {"raise", "stop"}
         What to do at damage: raise, or go on with the next segment and fill in
@@ -188,11 +188,12 @@ def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") 
     """
     if isinstance(log, (str, os.PathLike, ObjectUrl)):
         log = find_partition(log) or log
-    is_alone = not isinstance(log, PartitionDir)
-    return at_one_moment(
-        lambda: open_logs(log),
-        lambda logs: committed_view_of(logs[0], on_corrupt=on_corrupt, is_selection=is_alone),
-    )
+
+    def read(views: Sequence[LogView]) -> CommittedView:
+        view = views[0]
+        return committed_view_of(view, on_corrupt=on_corrupt, is_selection=view.is_single_file)
+
+    return at_one_moment(log, read)
 
 
 def committed_view_of(

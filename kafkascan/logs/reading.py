@@ -10,11 +10,10 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.concurrency import require_threads
-from kafkascan.io.sources import SourceLike
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_dir import LogLike, PartitionDir
+from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition
-from kafkascan.logs.opened_logs import at_one_moment, open_partition
+from kafkascan.logs.opened_logs import LogLike, LogView, at_one_moment, open_logs
 from kafkascan.logs.queries.conditions import EVERY_RECORD, Condition, RowRange
 from kafkascan.logs.record_scan import Isolation, RecordScan, log_of
 from kafkascan.records.read_options import (
@@ -170,10 +169,8 @@ def read_records(
         transactions=transactions,
         typed=_decoding_of(place, key, value, require_threads(threads)),
     )
-    if isinstance(place, PartitionDir):
-        return at_one_moment(
-            lambda: [open_partition(place, log_start_offset)], lambda logs: scan.table(logs[0])
-        )
+    if isinstance(place, (LogView, PartitionDir)):
+        return at_one_moment(place, lambda views: scan.table(views[0]), log_start_offset)
     require_not_negative(log_start_offset=log_start_offset)
     return scan.table_of_source(place, batches, log_start_offset or 0)
 
@@ -252,8 +249,8 @@ def iter_records(
         transactions=transactions,
         typed=_decoding_of(place, key, value, 1),
     )
-    if isinstance(place, PartitionDir):
-        return scan.tables(open_partition(place, log_start_offset))
+    if isinstance(place, (LogView, PartitionDir)):
+        return scan.tables(open_logs(place, log_start_offset)[0])
     require_not_negative(log_start_offset=log_start_offset)
     return scan.tables_of_source(place, batches, log_start_offset or 0)
 
@@ -262,7 +259,7 @@ def iter_records(
 
 
 def _decoding_of(
-    source: PartitionDir | SourceLike,
+    source: LogLike,
     key: ColumnDecoders | None,
     value: ColumnDecoders | None,
     threads: int,
@@ -271,6 +268,8 @@ def _decoding_of(
     given = require_decoders(key=key, value=value)
     if not given:
         return None
+    if isinstance(source, LogView):
+        source = source.partition
     log = source if isinstance(source, PartitionDir) else log_of(source)
     topic, partition = (None, None) if log is None else (log.topic, log.partition)
     if isinstance(source, (bytes, bytearray, memoryview)):  # whose text would have all of them
@@ -286,11 +285,11 @@ def _decoding_of(
 # ---- logs, and the log start offset ------------------------------------------------------------
 
 
-def _partition_or_source(source: LogLike, batches: BatchTable | None) -> PartitionDir | SourceLike:
-    """Return the partition that a source is, or names; other sources as they are."""
+def _partition_or_source(source: LogLike, batches: BatchTable | None) -> LogLike:
+    """Return the partition that a path names; other sources as they are."""
     if isinstance(source, (str, os.PathLike, ObjectUrl)):
         source = find_partition(source) or source
-    if isinstance(source, PartitionDir) and batches is not None:
+    if isinstance(source, (LogView, PartitionDir)) and batches is not None:
         raise ValueError(f"{source.path}: give the segment to which the batches belong")
     return source
 

@@ -95,6 +95,11 @@ class SegmentFile:
         except OSError:
             return 0
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether its folder was listed: a newer listing may explain that the file is gone."""
+        return isinstance(self.folder, PinnedFolder)
+
     def is_in_place(self) -> bool:
         """Return whether its folder still has the file that was listed; True if none was."""
         return not isinstance(self.folder, PinnedFolder) or self.folder.still_has(self.file_name)

@@ -66,8 +66,8 @@ class SegmentReading:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file was deleted or replaced before it could be read."""
-        return isinstance(self.error, FileGoneError)
+        """Whether the file was gone, and a newer listing may have its offsets."""
+        return isinstance(self.error, FileGoneError) and self.segment.is_listed
 
     def __enter__(self) -> Self:
         return self

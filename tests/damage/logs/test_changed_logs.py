@@ -184,9 +184,17 @@ def test_attempts_are_bounded(
         attempts.append(len(opened))
         return len(attempts)
 
-    found = opened_logs.at_one_moment(lambda: opened_logs.open_logs(folder) * logs, read)
+    partitions = ks.open_log_dir(folder).partitions * logs
+    found = opened_logs.at_one_moment(ks.logs.LogDir(folder.parent, partitions), read)
     assert found == most
     assert attempts == [logs] * most
+
+
+def test_a_view_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opened_logs, "_is_stale", lambda _: True)
+    attempts = list[int]()
+    opened_logs.at_one_moment(ks.logs.open_view(folder), lambda views: attempts.append(len(views)))
+    assert attempts == [1]
 
 
 def test_segments_that_were_renamed_are_read_as_they_were_listed(
