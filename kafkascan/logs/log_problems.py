@@ -32,7 +32,12 @@ from kafkascan.logs.opened_logs import (
 )
 from kafkascan.logs.segment import SegmentFile, position_after
 from kafkascan.logs.walking.batch_offsets import BatchOffsets, SegmentOffsets, below_name
-from kafkascan.logs.walking.segment_tails import LogEnd, describe_end, intact_batches
+from kafkascan.logs.walking.segment_tails import (
+    LogEnd,
+    describe_end,
+    intact_batches,
+    is_preallocated,
+)
 from kafkascan.tables.table import Problem, Problems, problem_of
 
 CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
@@ -140,8 +145,7 @@ class LogProblems:
         symbol, position = str(end.end), end.position
         lost = intact_batches(end, source, offsets.end_offset)
         is_lost, message = len(lost) > 0, describe_end(end, lost)
-        is_note = end.end is ScanEnd.ZERO_TAIL and position > 0
-        severity = Severity.NOTE if is_note else Severity.WARNING
+        severity = Severity.NOTE if is_preallocated(end.end, position) else Severity.WARNING
         if is_lost:
             severity = Severity.ERROR
         self.add(
@@ -468,10 +472,9 @@ class LogChecks:
                 partition, symbol, message, segment.path, position, offset=end_offset
             )
             return False
-        # A broker preallocates files, and one that runs may be writing the last batch now.
-        is_note = (end.end is ScanEnd.ZERO_TAIL and position > 0) or (
-            segment.current_size() > position + end.trailing_bytes
-        )
+        # A broker that runs may be writing the last batch now.
+        has_grown = segment.current_size() > position + end.trailing_bytes
+        is_note = is_preallocated(end.end, position) or has_grown
         severity = Severity.NOTE if is_note else Severity.WARNING
         self.problems.add_guess(
             partition, symbol, message, segment.path, position, severity, end_offset

@@ -50,6 +50,11 @@ def intact_batches(end: LogEnd, source: Source, end_offset: int | None) -> Batch
     return found[(positions > start) & (positions + size_in_bytes(found) <= stop)]
 
 
+def is_preallocated(end: ScanEnd | str | None, position: int) -> bool:
+    """Return whether zeros after the last batch are room for more (``preallocate``): no damage."""
+    return end == ScanEnd.ZERO_TAIL and position > 0
+
+
 def describe_end(end: LogEnd, intact: BatchTable | None = None) -> str:
     """Return a sentence about a tail, with the intact batches that were found in it."""
     kind = "zeros" if end.end is ScanEnd.ZERO_TAIL else "bytes"

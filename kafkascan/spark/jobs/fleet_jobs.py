@@ -25,6 +25,7 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.stores.urls import as_path
 from kafkascan.logs.log_problems import OFFSET_GAP, OFFSET_OVERLAP
 from kafkascan.logs.opened_logs import SegmentOverlap
+from kafkascan.logs.walking.segment_tails import is_preallocated
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     ExportTarget,
@@ -282,7 +283,9 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
         f"{row['path']}: position {row['valid_bytes']}: {row['trailing_bytes']} bytes after the"
         f" last batch [{row['end']}]"
         for row in rows
-        if row["error"] is None and row["trailing_bytes"] > 0
+        if row["error"] is None
+        and row["trailing_bytes"] > 0
+        and not is_preallocated(row["end"], row["valid_bytes"])
     ]
     summary = sums(manifest, "size", "batches", "bad_checksums")
     unread = sum(row["status"] == "UNREADABLE" for row in rows)
