@@ -33,7 +33,7 @@ from kafkascan.logs.segment import SegmentFile, position_after, segment_file
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LogView:
     """
     A log as of one moment: a partition, and the segments that it had, with their sizes.
@@ -65,6 +65,11 @@ class LogView:
     error: OSError | None = None
     rewrite_marks: Sequence[str] = ()
     names: Sequence[str] = ()
+
+    def __repr__(self) -> str:
+        return (
+            f"<LogView {self.name}: {len(self.segments)} segments from offset {self.start_offset}>"
+        )
 
     @property
     def path(self) -> Path:
