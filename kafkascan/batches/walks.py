@@ -6,7 +6,6 @@ status and continues a walk after a pause.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core import batches as _core, guard as _guard
+from kafkascan._core import batches as _core
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.header_reads import ColdHeaders, StoredHeaders, known_starts, scan_cached
 from kafkascan.format.errors import (
@@ -26,14 +25,11 @@ from kafkascan.format.errors import (
 from kafkascan.format.file_kinds import HEAD_SIZE, why_not_a_log
 from kafkascan.format.layout import (
     BATCH_DTYPE,
-    BATCH_HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
     ScanEnd,
 )
-from kafkascan.io import result_memory
-from kafkascan.io.concurrency import map_parts
 from kafkascan.io.page_cache import CAN_READ_CACHED, MapOrReads, page_faults
-from kafkascan.io.sources import Source, read_bytes
+from kafkascan.io.sources import Source, is_all_zero, read_bytes
 from kafkascan.io.worker_threads import ChunkSizer
 
 # Bytes that are read at a time from a source that is not in memory: many batches if they are
@@ -41,7 +37,6 @@ from kafkascan.io.worker_threads import ChunkSizer
 LARGE_WINDOW = 1 << 18
 _SMALL_WINDOW = 1 << 12
 _LARGE_BATCH = 1 << 15
-_ZERO_SEARCH_WINDOW = 1 << 22
 # Headers by which map and reads are compared at first, and those of them that show whether each of
 # a map takes a fault. A fault maps the pages of 4 KiB around it, with the headers of small batches.
 _MEASURED, _FEWEST_MEASURED, _FAULT_AROUND = 16, 3, 1 << 16
@@ -56,9 +51,6 @@ _COLD_SAMPLES, _BYTES_PER_COLD_SAMPLE = 4, 1 << 26
 
 # Bytes that are scanned at first before signals are handled.
 _FIRST_PIECE = 1 << 26
-_FIRST_ROWS = 1024
-_GROWTH = 8
-_MAX_GROWTH = 1 << 19
 
 
 class BatchWalk:
@@ -293,205 +285,3 @@ def require_log(source: Source) -> None:
     walk.fill(np.empty(1, BATCH_DTYPE))
     if isinstance(walk.error, NotALogError):
         raise walk.error
-
-
-def row_of_header(header: bytes, position: int, size: int) -> BatchTable:
-    """Return one row for a batch header at a position, or no rows if it is not a header."""
-    row = np.empty(1, BATCH_DTYPE)
-    _, count, _ = _core.scan_into(header, 0, max(size, len(header)), 0, 1, row)
-    row["position"] = position
-    return row[:count]
-
-
-def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:
-    """Fill a buffer with bytes of a source, as `read_bytes` does."""
-    with source.window(position, len(out)) as window:
-        status, fault = _guard.copy_into(out, window)
-    if status == STATUS["SOURCE_FAULT"]:
-        raise source.fault_error(position + fault)
-
-
-def read_pieces(
-    source: Source,
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    out: NDArray[np.uint8],
-    places: NDArray[np.int64],
-) -> None:
-    """Copy pieces of a source, in any order, to places in a buffer; see `read_bytes`."""
-    stops, row = starts + sizes, 0
-    while row < len(starts):
-        begin, end, count = 0, source.size, len(starts) - row
-        if not source.is_in_memory:
-            begin = int(starts[row])
-            is_near = (starts[row:] >= begin) & (stops[row:] <= begin + LARGE_WINDOW)
-            count = max(1, count if is_near.all() else int(is_near.argmin()))
-            end = int(stops[row : row + count].max())
-        part = slice(row, row + count)
-        with source.window(begin, end - begin) as window:
-            status, fault = _guard.copy_pieces(
-                out, window, starts[part] - begin, sizes[part], places[part]
-            )
-        if status == STATUS["SOURCE_FAULT"]:
-            raise source.fault_error(begin + fault)
-        row += count
-
-
-def read_headers(source: Source, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the bytes at positions that a batch header would have, with zeros after the end."""
-    headers = np.zeros((len(positions), BATCH_HEADER_SIZE), np.uint8)
-    sizes = np.clip(source.size - positions, 0, BATCH_HEADER_SIZE)
-    places = BATCH_HEADER_SIZE * np.arange(len(positions))
-    read_pieces(source, np.minimum(positions, source.size), sizes, headers.reshape(-1), places)
-    return headers
-
-
-def rows_of_headers(
-    headers: NDArray[np.uint8], positions: NDArray[np.int64], left: NDArray[np.int64]
-) -> tuple[BatchTable, NDArray[np.bool_]]:
-    """
-    Return a row for each batch header, and which of them may frame a batch.
-
-    Parameters
-    ----------
-    headers : array of bytes, shape (n, 61)
-    positions : array of int64, shape (n,)
-    left : array of int64, shape (n,)
-        Most bytes that each batch may have.
-    """
-    rows, are_framed = np.zeros(len(headers), BATCH_DTYPE), np.zeros(len(headers), np.uint8)
-    _core.rows_of_headers(headers, np.ascontiguousarray(left, np.int64), rows, are_framed)
-    rows["position"] = positions
-    return rows, are_framed.view(np.bool_)
-
-
-def is_all_zero(source: Source, position: int) -> bool:
-    """Check whether all bytes from a position on are zero; stops at the first other byte."""
-    while (position := source.skip_hole(position)) < source.size:
-        with source.window(position, _ZERO_SEARCH_WINDOW) as window:
-            status, all_zero, fault = _guard.all_zero(window)
-            size = len(window)
-        if status == STATUS["SOURCE_FAULT"]:
-            raise source.fault_error(position + fault)
-        if not all_zero:
-            return False
-        position += size
-    return True
-
-
-def collect(walk: BatchWalk) -> BatchTable:
-    """Walk to the end, in a table that grows by the expected number of remaining batches."""
-    table = np.empty(_FIRST_ROWS, BATCH_DTYPE)
-    count = walk.fill(table)
-    while walk.end is None:
-        table = _grown(table, walk)
-        count += walk.fill(table[count:])
-    return result_memory.fitted(table, count)
-
-
-def _grown(table: BatchTable, walk: BatchWalk) -> BatchTable:
-    """Return a larger table that begins with the rows of a full one."""
-    bytes_per_batch = max(1, walk.valid_bytes // len(table))
-    expected = (walk.stop - walk.position) // bytes_per_batch
-    # The growth is limited, because the rest may be a hole instead of batches.
-    limit = max(_MAX_GROWTH, _GROWTH * len(table))
-    more = min(expected + expected // 8 + _FIRST_ROWS, limit)
-    grown = result_memory.empty(len(table) + more, BATCH_DTYPE)
-    # As bytes: NumPy copies structured arrays field by field.
-    grown.view(np.uint8)[: table.nbytes] = table.view(np.uint8)
-    return grown
-
-
-# Bytes from which on a thread pays off.
-_BYTES_PER_PART = 1 << 24
-# Bytes after the intended start of a part that are searched for a batch.
-_SEARCHED_BYTES = 1 << 21
-
-Part = tuple[BatchTable, BatchWalk]
-
-
-def collect_in_parts(
-    source: Source, start: int, stop: int, threads: int
-) -> tuple[BatchTable, BatchWalk]:
-    """
-    Walk to the end, with several threads if the log is large enough.
-
-    Parameters
-    ----------
-    source : Source
-    start, stop : int
-        See `BatchWalk`.
-    threads : int
-        Largest number of threads.
-
-    Returns
-    -------
-    batches : ndarray of BATCH_DTYPE, shape (n,)
-    walk : BatchWalk
-        The walk over the last part: its `end` is the end of the log.
-    """
-    starts = _part_starts(source, start, stop, min(threads, (stop - start) // _BYTES_PER_PART))
-    if len(starts) == 1:
-        return _walk(source, start, stop)
-    bounds = list(itertools.pairwise([*starts, stop]))
-    walked = map_parts(bounds, lambda part: _walk(source, *part))
-    parts = _connected_parts(source, walked, stop)
-    return _join([batches for batches, _ in parts]), parts[-1][1]
-
-
-def _walk(source: Source, start: int, stop: int) -> Part:
-    walk = BatchWalk(source, start, stop)
-    return collect(walk), walk
-
-
-def _part_starts(source: Source, start: int, stop: int, parts: int) -> list[int]:
-    """Return the first position of each part, ascending."""
-    starts = [start]
-    if parts < 2 or not source.is_in_memory:
-        return starts
-    # The reads of one walk occupy a disk, and a guess in a map would read all bytes around it.
-    if not source.is_cached(start, stop):
-        return starts
-    known = known_starts(source.path) if source.is_file else None
-    with source.window(0, source.size) as window:
-        for part in range(1, parts):
-            target = start + (stop - start) * part // parts
-            # -1: the offsets of the part are not known.
-            found = _core.guess(window, target, min(target + _SEARCHED_BYTES, stop), -1)
-            if found < 0 and known is not None:
-                later = known[np.searchsorted(known, target) :]
-                found = int(later[0]) if len(later) else -1
-            if starts[-1] < found < stop:
-                starts.append(found)
-    return starts
-
-
-def _connected_parts(source: Source, parts: list[Part], stop: int) -> list[Part]:
-    """Keep the parts that a single walk would reach, and walk over the gaps between them."""
-    kept = parts[:1]
-    for part in parts[1:]:
-        last = kept[-1][1]
-        if last.end is not ScanEnd.CLEAN:
-            return kept
-        if last.position < part[1].start:
-            kept.append(_walk(source, last.position, part[1].start))
-            last = kept[-1][1]
-        if last.end is ScanEnd.CLEAN and last.position == part[1].start:
-            kept.append(part)
-    last = kept[-1][1]
-    if last.end is ScanEnd.CLEAN and last.position < stop:
-        kept.append(_walk(source, last.position, stop))
-    return kept
-
-
-def _join(tables: list[BatchTable]) -> BatchTable:
-    joined = result_memory.empty(sum(map(len, tables)), BATCH_DTYPE)
-    bounds = np.cumsum([0, *map(len, tables)])
-
-    def copy(index: int) -> None:
-        # As bytes: NumPy copies structured arrays field by field.
-        part = joined[bounds[index] : bounds[index + 1]]
-        part.view(np.uint8)[:] = tables[index].view(np.uint8)
-
-    map_parts(range(len(tables)), copy)
-    return joined

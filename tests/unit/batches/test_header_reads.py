@@ -14,7 +14,8 @@ import pytest
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches import header_reads, walks
-from kafkascan.batches.walks import BatchWalk, collect
+from kafkascan.batches.collecting import collect
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.io.page_cache import MapOrReads
 from tests.support.cold_files import bytes_read, evict
 from tests.support.segments import batch_v2
