@@ -8,7 +8,7 @@ import numpy as np
 
 from kafkascan._core import batches as _core
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.header_reads import known_starts
+from kafkascan.batches.header_reading.known_starts import known_starts
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io import result_memory
@@ -93,13 +93,13 @@ def _part_starts(source: Source, start: int, stop: int, parts: int) -> list[int]
     # The reads of one walk occupy a disk, and a guess in a map would read all bytes around it.
     if not source.is_cached(start, stop):
         return starts
-    known = known_starts(source.path) if source.is_file else None
+    known = known_starts(source)
     with source.window(0, source.size) as window:
         for part in range(1, parts):
             target = start + (stop - start) * part // parts
             # -1: the offsets of the part are not known.
             found = _core.guess(window, target, min(target + _SEARCHED_BYTES, stop), -1)
-            if found < 0 and known is not None:
+            if found < 0:
                 later = known[np.searchsorted(known, target) :]
                 found = int(later[0]) if len(later) else -1
             if starts[-1] < found < stop:

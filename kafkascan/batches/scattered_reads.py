@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kafkascan._core import batches as _core, guard as _guard
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches.columns import BatchTable, size_in_bytes
-from kafkascan.batches.walks import LARGE_WINDOW
+from kafkascan.batches.header_reading.header_readers import LARGE_WINDOW
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, LOG_OVERHEAD
 from kafkascan.io.sources import Source
