@@ -16,9 +16,13 @@ from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches.collecting import collect
 from kafkascan.batches.header_reading import cold_headers, header_readers
 from kafkascan.batches.header_reading.cold_headers import ColdHeaders
+from kafkascan.batches.header_reading.header_readers import header_reader_of
+from kafkascan.batches.header_reading.known_starts import known_starts
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.io.page_cache import MapOrReads
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from tests.support.cold_files import bytes_read, evict
+from tests.support.recorded_objects import RecordedObject
 from tests.support.segments import batch_v2
 
 BATCH, COUNT = 100_000, 240
@@ -37,6 +41,36 @@ def write_log(folder: Path, *, with_index: bool) -> Path:
         entries = ks.build_offset_index(batches, base_offset=0)
         path.with_suffix(".index").write_bytes(entries.tobytes())
     return path
+
+
+def stored(log: Path) -> PrefetchingReader:
+    index = log.with_suffix(".index").read_bytes()
+    return PrefetchingReader(RecordedObject(log.read_bytes()), lambda: index)
+
+
+def test_each_kind_of_source_has_its_reader(tmp_path: Path) -> None:
+    path = write_log(tmp_path, with_index=True)
+    log = path.read_bytes()
+
+    def reader_of(data: ks.SourceLike, *, is_in_order: bool = False) -> type:
+        with ks.Source(data) as source:
+            return type(header_reader_of(source, source.size, 1 << 18, is_in_order=is_in_order))
+
+    assert reader_of(log) is header_readers.MappedHeaders
+    assert reader_of(path) is header_readers.FileHeaders
+    assert reader_of(path, is_in_order=True) is header_readers.MappedHeaders
+    assert reader_of(stored(path)) is header_readers.StoredHeaders
+    assert reader_of(stored(path), is_in_order=True) is header_readers.WindowedHeaders
+    small = PrefetchingReader(RecordedObject(log[:1000]))
+    assert reader_of(small) is header_readers.WindowedHeaders, "a few requests fetch all of it"
+
+
+def test_an_index_has_the_same_positions_in_a_folder_and_in_a_store(tmp_path: Path) -> None:
+    path = write_log(tmp_path, with_index=True)
+    with ks.Source(path) as file, ks.Source(stored(path)) as store:
+        assert known_starts(file).tolist() == known_starts(store).tolist() != []
+    with ks.Source(path.read_bytes()) as data:
+        assert known_starts(data).tolist() == []
 
 
 @pytest.mark.parametrize("with_index", [True, False])
