@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.auditing.header_checks import Limits, screen_headers
+from kafkascan.batches.collecting import collect
 from kafkascan.batches.columns import BatchTable, is_control, join_tables, last_offset
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import BatchWalk, collect
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.broker_state.index_checks import (
     IndexScreen,
     check_entries,

@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kafkascan.batches.arrow import batch_column, display_column, named_column
 from kafkascan.batches.batch_schemas import BATCH_SCHEMA
+from kafkascan.batches.collecting import collect_in_parts
 from kafkascan.batches.columns import (
     COLUMN_NAMES,
     BatchTable,
@@ -26,7 +27,7 @@ from kafkascan.batches.columns import (
 from kafkascan.batches.resyncing.ranges import Gap, KeptRange
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
-from kafkascan.batches.walks import BatchWalk, collect_in_parts
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CHANGED_WHILE_READ, CorruptBatchError, SourceReadError
 from kafkascan.format.layout import (

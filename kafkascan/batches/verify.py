@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import checksums as _core
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
-from kafkascan.batches.scattered_batches import range_of, requested_parts
+from kafkascan.batches.scattered_reads import range_of, requested_parts
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD

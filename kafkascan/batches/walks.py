@@ -6,17 +6,13 @@ status and continues a walk after a pause.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
-import time
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kafkascan._core import batches as _core, guard as _guard
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.header_reads import ColdHeaders, StoredHeaders, known_starts, scan_cached
+from kafkascan.batches.header_reading.header_readers import LARGE_WINDOW, header_reader_of
 from kafkascan.format.errors import (
     STATUS,
     CorruptBatchError,
@@ -24,41 +20,13 @@ from kafkascan.format.errors import (
     corrupt_batch_error,
 )
 from kafkascan.format.file_kinds import HEAD_SIZE, why_not_a_log
-from kafkascan.format.layout import (
-    BATCH_DTYPE,
-    BATCH_HEADER_SIZE,
-    HEADER_SIZE_UP_TO_MAGIC,
-    ScanEnd,
-)
-from kafkascan.io import result_memory
-from kafkascan.io.concurrency import map_parts
-from kafkascan.io.page_cache import CAN_READ_CACHED, MapOrReads, page_faults
-from kafkascan.io.sources import Source, read_bytes
+from kafkascan.format.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
+from kafkascan.io.sources import Source, is_all_zero, read_bytes
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.worker_threads import ChunkSizer
-
-# Bytes that are read at a time from a source that is not in memory: many batches if they are
-# small on average, little more than a header if they are large.
-LARGE_WINDOW = 1 << 18
-_SMALL_WINDOW = 1 << 12
-_LARGE_BATCH = 1 << 15
-_ZERO_SEARCH_WINDOW = 1 << 22
-# Headers by which map and reads are compared at first, and those of them that show whether each of
-# a map takes a fault. A fault maps the pages of 4 KiB around it, with the headers of small batches.
-_MEASURED, _FEWEST_MEASURED, _FAULT_AROUND = 16, 3, 1 << 16
-
-# Bytes of a table of a store, whose reader keeps them until the table is read: at first, and at
-# most. A caller that reads a few records only needs no more.
-_FIRST_BYTES, _MOST_BYTES, _BYTES_GROWTH = 1 << 18, 1 << 24, 4
-# The same of a cold file, at most: the system reads the next ones meanwhile. Smaller files are
-# read as if they were cached.
-_MOST_COLD_BYTES = 1 << 22
-_COLD_SAMPLES, _BYTES_PER_COLD_SAMPLE = 4, 1 << 26
 
 # Bytes that are scanned at first before signals are handled.
 _FIRST_PIECE = 1 << 26
-_FIRST_ROWS = 1024
-_GROWTH = 8
-_MAX_GROWTH = 1 << 19
 
 
 class BatchWalk:
@@ -71,8 +39,7 @@ class BatchWalk:
     start, stop : int
         Positions: the walk covers the batches that start in ``[start, stop)``.
     window : int, optional
-        Bytes to read first from a source that is not in memory, such as `window` of the walk that
-        ended at `start`.
+        Bytes to read first from a source that is not in memory; see `window_for`.
     reads_content : bool, default False
         Whether the caller reads the batches of each table before it fills the next one. Tables
         of a store and of a cold file then end after some MiB: each byte is requested once, and
@@ -80,8 +47,6 @@ class BatchWalk:
 
     Attributes
     ----------
-    window : int
-        Bytes to read next, by the size of batches.
     position : int
         Position of the next batch; after the end, the end of the last row.
     end : ScanEnd or None
@@ -105,17 +70,8 @@ class BatchWalk:
         self.position = start
         self.end: ScanEnd | None = None
         self.error: CorruptBatchError | None = None
-        self.window = window
-        self._cold = ColdHeaders(source)
-        self._cached = MapOrReads(_MEASURED, kept=2_048, fast_ns=500)
-        self._stored = StoredHeaders(source)
-        self._content_of = source.ahead if reads_content else None
-        self._is_read_in_order = reads_content and _announces_order(source, start, stop)
-        self._bytes_of_table = _FIRST_BYTES
-        # Not a cached_property: before Python 3.12 all instances share its lock, and the child
-        # of a fork would wait for a thread of its parent.
-        self._index_starts: NDArray[np.int64] | None = None
-        self._index_is_read = False
+        self._content = content_tables_of(source, start, stop) if reads_content else None
+        self._reader = header_reader_of(source, stop, window, is_in_order=self._content is not None)
 
     def fill(self, rows: BatchTable) -> int:
         """
@@ -127,15 +83,15 @@ class BatchWalk:
             Number of rows written: less than `len(rows)` only if the walk has ended, or if the
             caller is to read their bytes now.
         """
-        count, pace, until = 0, ChunkSizer(_FIRST_PIECE), self._expect_content()
+        count, pace, until = 0, ChunkSizer(_FIRST_PIECE), sys.maxsize
+        if self._content is not None:
+            until = self._content.next_stop(self.position, self.stop)
         while self.end is None and count < len(rows) and (count == 0 or self.position < until):
             piece = min(pace.next_size(), max(until - self.position, 1))
-            status, written, position = self._scan_piece(piece, rows[count:])
+            pause = min(self.stop, self.position + piece)
+            status, written, position = self._reader.fill(self.position, pause, rows[count:])
             if status == STATUS["SOURCE_FAULT"]:
                 raise self.source.fault_error(position)
-            self._cold.note(written, position - self.position)
-            self._stored.note(written)
-            self._choose_window(written, position - self.position)
             is_at_stop = status == STATUS["AT_STOP"]
             begins = written > 0 and self.position == 0 and not is_at_stop
             if begins and _is_unlikely_offset(rows) and self._ends_as_another_kind():
@@ -145,96 +101,11 @@ class BatchWalk:
             is_paused = is_at_stop and position < self.stop
             if not is_paused and status not in (STATUS["OUTPUT_FULL"], STATUS["NEED_WINDOW"]):
                 self._finish(status)
-        if self._content_of is not None and self.end is not None:
-            self._content_of.expect(0)
+        if self._content is not None and self.end is not None:
+            self._content.expect_no_more()
         # After its new end, a file that shrank contains zeros or nothing.
         self.source.require_unshrunk()
         return count
-
-    def _expect_content(self) -> int:
-        """Return where the next table ends at the latest; its bytes are announced if read."""
-        if self._content_of is None and not self._is_read_in_order:
-            return sys.maxsize
-        until = min(self.position + self._bytes_of_table, self.stop)
-        most = _MOST_BYTES if self._content_of is not None else _MOST_COLD_BYTES
-        self._bytes_of_table = min(_BYTES_GROWTH * self._bytes_of_table, most)
-        if self._content_of is not None:
-            self._content_of.expect(until)
-        return until
-
-    def _scan_piece(self, piece: int, rows: BatchTable) -> tuple[int, int, int]:
-        """Scan the next bytes; return status, number of rows and position, as `scan_into` does."""
-        if not self._is_read_in_order and self._cold.is_for(self.position, self.stop):
-            return self._cold.scan(self.position, self.stop, rows)
-        stop = min(self.stop, self.position + piece)
-        if not self.source.is_in_memory:
-            if self._content_of is None:
-                self._stored.request(self.position, self.stop)
-            return self._scan_window(self.position, self.window, stop, rows)
-        is_cold = self._cold.is_cold or self._is_read_in_order
-        if not self._index_is_read:
-            self._index_starts, self._index_is_read = self._read_index_starts(is_cold), True
-        is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
-        if is_cold or is_small or not (self.source.has_file and CAN_READ_CACHED):
-            return self._scan_window(0, self.source.size, stop, rows)
-        return self._scan_cached(stop, rows)
-
-    def _scan_cached(self, stop: int, rows: BatchTable) -> tuple[int, int, int]:
-        cached = self._cached
-        is_first = cached.left == _MEASURED and not cached.are_read
-        rows = rows[: _FEWEST_MEASURED if is_first else cached.left]
-        rows[:_FEWEST_MEASURED].view(np.uint8)[:] = 0  # their memory must not take a fault later
-        faults, began_ns = page_faults(), time.perf_counter_ns()
-        if cached.are_read:
-            found = scan_cached(self.source, self.position, stop, rows)
-        else:
-            found = self._scan_window(0, self.source.size, stop, rows)
-        taken_ns, faults = time.perf_counter_ns() - began_ns, page_faults() - faults
-        _, count, end = found
-        has_small_pages = 0 < count <= min(faults, (end - self.position) // _FAULT_AROUND)
-        cached.note(count, taken_ns, has_small_pages=has_small_pages)
-        return found
-
-    def _scan_window(
-        self, start: int, size: int, stop: int, rows: BatchTable
-    ) -> tuple[int, int, int]:
-        is_in_memory = self.source.is_in_memory
-        with self.source.window(start, size) as window:
-            return _core.scan_into(
-                window,
-                start,
-                self.source.size,
-                self.position,
-                stop,
-                rows,
-                # The system's read-ahead follows one walk through a cold map, not several.
-                in_chains=is_in_memory and not (self._cold.is_cold or self._is_read_in_order),
-                known_starts=self._index_starts,
-                keeps_gil=not is_in_memory and len(window) <= _SMALL_WINDOW,
-            )
-
-    def _read_index_starts(self, is_cold: bool) -> NDArray[np.int64] | None:
-        """
-        Return batch positions from the index, for a log whose positions cannot be guessed.
-
-        A guess is cheaper than reading an index, but the headers of magic 0 and 1 have too few
-        fields for it.
-        """
-        if not self.source.is_file or self.source.size <= LARGE_WINDOW:
-            return None
-        header: bytes | bytearray
-        if is_cold or not CAN_READ_CACHED:  # a read would change how the system reads ahead
-            header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
-        else:  # without a page fault, which is measured later
-            left = self.source.size - self.start
-            header = bytearray(min(HEADER_SIZE_UP_TO_MAGIC, left))
-            self.source.read_into(self.start, memoryview(header))
-        is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2
-        return known_starts(self.source.path) if is_legacy else None
-
-    def _choose_window(self, batches: int, size: int) -> None:
-        batches_are_small = batches > 0 and size <= batches * _LARGE_BATCH
-        self.window = LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
 
     def _ends_as_another_kind(self) -> bool:
         """End the walk if the source is recognized as a file of another kind."""
@@ -270,14 +141,6 @@ class BatchWalk:
         return 0 if self.end is ScanEnd.CLEAN else self.source.size - self.position
 
 
-def _announces_order(source: Source, start: int, stop: int) -> bool:
-    """Announce that a cold map is read in order; return whether it is one."""
-    if stop - start < _MOST_COLD_BYTES:
-        return False
-    samples = _COLD_SAMPLES + (stop - start) // _BYTES_PER_COLD_SAMPLE
-    return not source.is_cached(start, stop, samples) and source.announce_order()
-
-
 def _is_unlikely_offset(rows: BatchTable) -> bool:
     """Return whether the first offset may be the beginning of a file such as a zip archive."""
     return int(rows["base_offset"][0]) >> 56 != 0
@@ -295,203 +158,40 @@ def require_log(source: Source) -> None:
         raise walk.error
 
 
-def row_of_header(header: bytes, position: int, size: int) -> BatchTable:
-    """Return one row for a batch header at a position, or no rows if it is not a header."""
-    row = np.empty(1, BATCH_DTYPE)
-    _, count, _ = _core.scan_into(header, 0, max(size, len(header)), 0, 1, row)
-    row["position"] = position
-    return row[:count]
+# Bytes of a table whose batches the caller reads: at first, and at most. A caller that reads a few
+# records only needs no more. The reader of a store keeps them until the table is read; of a cold
+# file, the system reads the next ones meanwhile. Smaller files are read as if they were cached.
+_FIRST_BYTES, _BYTES_GROWTH = 1 << 18, 4
+_MOST_STORED_BYTES, _MOST_COLD_BYTES = 1 << 24, 1 << 22
+_COLD_SAMPLES, _BYTES_PER_COLD_SAMPLE = 4, 1 << 26
 
 
-def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:
-    """Fill a buffer with bytes of a source, as `read_bytes` does."""
-    with source.window(position, len(out)) as window:
-        status, fault = _guard.copy_into(out, window)
-    if status == STATUS["SOURCE_FAULT"]:
-        raise source.fault_error(position + fault)
+class ContentTables:
+    """Ends of tables whose batches the caller reads; their bytes are announced to a store."""
+
+    def __init__(self, ahead: PrefetchingReader | None) -> None:
+        self._ahead = ahead
+        self._size = _FIRST_BYTES
+        self._most = _MOST_COLD_BYTES if ahead is None else _MOST_STORED_BYTES
+
+    def next_stop(self, position: int, stop: int) -> int:
+        """Return where the table that begins at a position ends at the latest."""
+        until = min(position + self._size, stop)
+        self._size = min(_BYTES_GROWTH * self._size, self._most)
+        if self._ahead is not None:
+            self._ahead.expect(until)
+        return until
+
+    def expect_no_more(self) -> None:
+        """Announce that the walk has ended."""
+        if self._ahead is not None:
+            self._ahead.expect(0)
 
 
-def read_pieces(
-    source: Source,
-    starts: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    out: NDArray[np.uint8],
-    places: NDArray[np.int64],
-) -> None:
-    """Copy pieces of a source, in any order, to places in a buffer; see `read_bytes`."""
-    stops, row = starts + sizes, 0
-    while row < len(starts):
-        begin, end, count = 0, source.size, len(starts) - row
-        if not source.is_in_memory:
-            begin = int(starts[row])
-            is_near = (starts[row:] >= begin) & (stops[row:] <= begin + LARGE_WINDOW)
-            count = max(1, count if is_near.all() else int(is_near.argmin()))
-            end = int(stops[row : row + count].max())
-        part = slice(row, row + count)
-        with source.window(begin, end - begin) as window:
-            status, fault = _guard.copy_pieces(
-                out, window, starts[part] - begin, sizes[part], places[part]
-            )
-        if status == STATUS["SOURCE_FAULT"]:
-            raise source.fault_error(begin + fault)
-        row += count
-
-
-def read_headers(source: Source, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the bytes at positions that a batch header would have, with zeros after the end."""
-    headers = np.zeros((len(positions), BATCH_HEADER_SIZE), np.uint8)
-    sizes = np.clip(source.size - positions, 0, BATCH_HEADER_SIZE)
-    places = BATCH_HEADER_SIZE * np.arange(len(positions))
-    read_pieces(source, np.minimum(positions, source.size), sizes, headers.reshape(-1), places)
-    return headers
-
-
-def rows_of_headers(
-    headers: NDArray[np.uint8], positions: NDArray[np.int64], left: NDArray[np.int64]
-) -> tuple[BatchTable, NDArray[np.bool_]]:
-    """
-    Return a row for each batch header, and which of them may frame a batch.
-
-    Parameters
-    ----------
-    headers : array of bytes, shape (n, 61)
-    positions : array of int64, shape (n,)
-    left : array of int64, shape (n,)
-        Most bytes that each batch may have.
-    """
-    rows, are_framed = np.zeros(len(headers), BATCH_DTYPE), np.zeros(len(headers), np.uint8)
-    _core.rows_of_headers(headers, np.ascontiguousarray(left, np.int64), rows, are_framed)
-    rows["position"] = positions
-    return rows, are_framed.view(np.bool_)
-
-
-def is_all_zero(source: Source, position: int) -> bool:
-    """Check whether all bytes from a position on are zero; stops at the first other byte."""
-    while (position := source.skip_hole(position)) < source.size:
-        with source.window(position, _ZERO_SEARCH_WINDOW) as window:
-            status, all_zero, fault = _guard.all_zero(window)
-            size = len(window)
-        if status == STATUS["SOURCE_FAULT"]:
-            raise source.fault_error(position + fault)
-        if not all_zero:
-            return False
-        position += size
-    return True
-
-
-def collect(walk: BatchWalk) -> BatchTable:
-    """Walk to the end, in a table that grows by the expected number of remaining batches."""
-    table = np.empty(_FIRST_ROWS, BATCH_DTYPE)
-    count = walk.fill(table)
-    while walk.end is None:
-        table = _grown(table, walk)
-        count += walk.fill(table[count:])
-    return result_memory.fitted(table, count)
-
-
-def _grown(table: BatchTable, walk: BatchWalk) -> BatchTable:
-    """Return a larger table that begins with the rows of a full one."""
-    bytes_per_batch = max(1, walk.valid_bytes // len(table))
-    expected = (walk.stop - walk.position) // bytes_per_batch
-    # The growth is limited, because the rest may be a hole instead of batches.
-    limit = max(_MAX_GROWTH, _GROWTH * len(table))
-    more = min(expected + expected // 8 + _FIRST_ROWS, limit)
-    grown = result_memory.empty(len(table) + more, BATCH_DTYPE)
-    # As bytes: NumPy copies structured arrays field by field.
-    grown.view(np.uint8)[: table.nbytes] = table.view(np.uint8)
-    return grown
-
-
-# Bytes from which on a thread pays off.
-_BYTES_PER_PART = 1 << 24
-# Bytes after the intended start of a part that are searched for a batch.
-_SEARCHED_BYTES = 1 << 21
-
-Part = tuple[BatchTable, BatchWalk]
-
-
-def collect_in_parts(
-    source: Source, start: int, stop: int, threads: int
-) -> tuple[BatchTable, BatchWalk]:
-    """
-    Walk to the end, with several threads if the log is large enough.
-
-    Parameters
-    ----------
-    source : Source
-    start, stop : int
-        See `BatchWalk`.
-    threads : int
-        Largest number of threads.
-
-    Returns
-    -------
-    batches : ndarray of BATCH_DTYPE, shape (n,)
-    walk : BatchWalk
-        The walk over the last part: its `end` is the end of the log.
-    """
-    starts = _part_starts(source, start, stop, min(threads, (stop - start) // _BYTES_PER_PART))
-    if len(starts) == 1:
-        return _walk(source, start, stop)
-    bounds = list(itertools.pairwise([*starts, stop]))
-    walked = map_parts(bounds, lambda part: _walk(source, *part))
-    parts = _connected_parts(source, walked, stop)
-    return _join([batches for batches, _ in parts]), parts[-1][1]
-
-
-def _walk(source: Source, start: int, stop: int) -> Part:
-    walk = BatchWalk(source, start, stop)
-    return collect(walk), walk
-
-
-def _part_starts(source: Source, start: int, stop: int, parts: int) -> list[int]:
-    """Return the first position of each part, ascending."""
-    starts = [start]
-    if parts < 2 or not source.is_in_memory:
-        return starts
-    # The reads of one walk occupy a disk, and a guess in a map would read all bytes around it.
-    if not source.is_cached(start, stop):
-        return starts
-    known = known_starts(source.path) if source.is_file else None
-    with source.window(0, source.size) as window:
-        for part in range(1, parts):
-            target = start + (stop - start) * part // parts
-            # -1: the offsets of the part are not known.
-            found = _core.guess(window, target, min(target + _SEARCHED_BYTES, stop), -1)
-            if found < 0 and known is not None:
-                later = known[np.searchsorted(known, target) :]
-                found = int(later[0]) if len(later) else -1
-            if starts[-1] < found < stop:
-                starts.append(found)
-    return starts
-
-
-def _connected_parts(source: Source, parts: list[Part], stop: int) -> list[Part]:
-    """Keep the parts that a single walk would reach, and walk over the gaps between them."""
-    kept = parts[:1]
-    for part in parts[1:]:
-        last = kept[-1][1]
-        if last.end is not ScanEnd.CLEAN:
-            return kept
-        if last.position < part[1].start:
-            kept.append(_walk(source, last.position, part[1].start))
-            last = kept[-1][1]
-        if last.end is ScanEnd.CLEAN and last.position == part[1].start:
-            kept.append(part)
-    last = kept[-1][1]
-    if last.end is ScanEnd.CLEAN and last.position < stop:
-        kept.append(_walk(source, last.position, stop))
-    return kept
-
-
-def _join(tables: list[BatchTable]) -> BatchTable:
-    joined = result_memory.empty(sum(map(len, tables)), BATCH_DTYPE)
-    bounds = np.cumsum([0, *map(len, tables)])
-
-    def copy(index: int) -> None:
-        # As bytes: NumPy copies structured arrays field by field.
-        part = joined[bounds[index] : bounds[index + 1]]
-        part.view(np.uint8)[:] = tables[index].view(np.uint8)
-
-    map_parts(range(len(tables)), copy)
-    return joined
+def content_tables_of(source: Source, start: int, stop: int) -> ContentTables | None:
+    """Return where tables end early: of a store and of a cold map, which is announced; or None."""
+    if source.ahead is not None:
+        return ContentTables(source.ahead)
+    samples = _COLD_SAMPLES + (stop - start) // _BYTES_PER_COLD_SAMPLE
+    is_cold = stop - start >= _MOST_COLD_BYTES and not source.is_cached(start, stop, samples)
+    return ContentTables(None) if is_cold and source.announce_order() else None

@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.scan import iter_batches
-from kafkascan.batches.walks import row_of_header
+from kafkascan.batches.scattered_reads import row_of_header
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import (
     BATCH_DTYPE,

@@ -554,3 +554,29 @@ def read_bytes(source: Source, position: int, size: int) -> bytes:
     if status == STATUS["SOURCE_FAULT"]:
         raise source.fault_error(position + fault)
     return copy
+
+
+def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:
+    """Fill a buffer with bytes of a source, as `read_bytes` does."""
+    with source.window(position, len(out)) as window:
+        status, fault = _guard.copy_into(out, window)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(position + fault)
+
+
+# Bytes that are searched at a time for one that is not zero.
+_ZERO_SEARCH_WINDOW = 1 << 22
+
+
+def is_all_zero(source: Source, position: int) -> bool:
+    """Check whether all bytes from a position on are zero; stops at the first other byte."""
+    while (position := source.skip_hole(position)) < source.size:
+        with source.window(position, _ZERO_SEARCH_WINDOW) as window:
+            status, all_zero, fault = _guard.all_zero(window)
+            size = len(window)
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(position + fault)
+        if not all_zero:
+            return False
+        position += size
+    return True

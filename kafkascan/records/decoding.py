@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import plain_batches as _plain, records as _core
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
-from kafkascan.batches.scattered_batches import request_rows, requested_parts
+from kafkascan.batches.scattered_reads import request_rows, requested_parts
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, COMPRESSION_MASK

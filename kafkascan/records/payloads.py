@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kafkascan._core import legacy_message_sets as _sets, records as _core
 from kafkascan._core.unpacking import Arena
 from kafkascan.batches.columns import BatchTable, join_tables
-from kafkascan.batches.walks import read_into
 from kafkascan.format.errors import STATUS, BatchTableError, record_error
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
@@ -23,7 +22,7 @@ from kafkascan.format.layout import (
     CompressionType,
 )
 from kafkascan.io import result_memory
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_into
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers
 

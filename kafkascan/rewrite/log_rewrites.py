@@ -15,12 +15,11 @@ from kafkascan.batches.columns import (
     size_in_bytes,
 )
 from kafkascan.batches.scan import iter_open_batches
-from kafkascan.batches.walks import read_into
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import RewriteError, UnfitBatchError
 from kafkascan.format.layout import CompressionType, TimestampType
 from kafkascan.format.times import TimeLike, to_milliseconds
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, read_into
 from kafkascan.logs.reading import iter_records
 from kafkascan.rewrite.batch_stream import Buffer, verified_groups
 from kafkascan.rewrite.conversion import ConversionReport, iter_converted

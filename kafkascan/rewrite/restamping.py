@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from kafkascan._core import restamping as _core
 from kafkascan.batches.columns import BatchTable, compression_type, join_tables, require_batch_table
 from kafkascan.batches.scan import scan_batches
-from kafkascan.batches.walks import read_into
 from kafkascan.format.errors import (
     STATUS,
     BatchTableError,
@@ -19,7 +18,7 @@ from kafkascan.format.errors import (
     record_error,
 )
 from kafkascan.format.layout import CompressionType, TimestampType
-from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.io.sources import SourceLike, borrowed_source, read_into
 from kafkascan.write.record_columns import times_of
 
 WritableBuffer: TypeAlias = Any

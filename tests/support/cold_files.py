@@ -11,12 +11,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.batches import header_reads
+from kafkascan.batches.header_reading import cold_headers, header_readers
 from kafkascan.io.page_cache import MapOrReads
 
 # Small enough for each way of reading headers to be used in small logs.
 EAGER = {
-    "_SMALLEST_PIECE": 0,
     "_LARGE_BATCH": 0,
     "_LARGE_GUESSED_BATCH": 0,
     "_FIRST_ROWS": 2,
@@ -32,8 +31,9 @@ EAGER = {
 def treat_as_cold(patch: pytest.MonkeyPatch, **constants: float) -> None:
     """Let walks over any file read it as one that is not cached, with small constants."""
     patch.setattr(ks.Source, "is_cached", lambda self, *piece: not self.has_file)
+    patch.setattr(header_readers, "_SMALLEST_PIECE", 0)
     for name, value in (EAGER | constants).items():
-        patch.setattr(header_reads, name, value)
+        patch.setattr(cold_headers, name, value)
 
 
 class AlwaysReads(MapOrReads):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRanges
 from kafkascan.batches.resyncing.ranges import KeptRange
-from kafkascan.batches.walks import read_headers, rows_of_headers
+from kafkascan.batches.scattered_reads import read_headers, rows_of_headers
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import search as _core
+from kafkascan.batches.collecting import collect_in_parts
 from kafkascan.batches.columns import (
     BatchTable,
     join_rows,
@@ -36,10 +37,10 @@ from kafkascan.batches.resyncing.ranges import Gap
 from kafkascan.batches.resyncing.valid_prefix import VERIFIED_AT_ONCE, ValidPrefix
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
-from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import STATUS, CorruptBatchError, NotALogError
 from kafkascan.format.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
-from kafkascan.io.sources import Source, read_bytes
+from kafkascan.io.sources import Source, is_all_zero, read_bytes
 
 # Window size for a source that is not in memory. Larger batches are read again to verify them:
 # at most this multiple of the source size, in total.

@@ -26,8 +26,8 @@ from kafkascan.batches.resyncing.gaps import (
 from kafkascan.batches.resyncing.offset_chains import fitting
 from kafkascan.batches.resyncing.offset_evidence import are_copies
 from kafkascan.batches.resyncing.resync import ResyncScan
+from kafkascan.batches.scattered_reads import read_headers, rows_of_headers
 from kafkascan.batches.verify import crcs_of_ranges
-from kafkascan.batches.walks import read_headers, rows_of_headers
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     BATCH_HEADER,

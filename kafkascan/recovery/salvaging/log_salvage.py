@@ -19,7 +19,7 @@ from kafkascan.batches.resyncing.gaps import UNCOVERED
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.resyncing.resync import ResyncScan
-from kafkascan.batches.walks import read_pieces
+from kafkascan.batches.scattered_reads import read_pieces
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.header_reading.header_readers import LARGE_WINDOW, window_for
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import LARGE_WINDOW, BatchWalk
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_DTYPE, OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import Source, read_bytes
@@ -252,14 +253,16 @@ class RangeWalk:
         if self._table_bytes is not None:
             stop = min(stop, self.position + self._table_bytes)
         walk = BatchWalk(self.source, self.position, max(stop, self.position), self._window)
+        batches = 0
         while walk.end is None:
             table = np.empty(rows, BATCH_DTYPE)
             count = walk.fill(table)
+            batches += count
             if count:
                 self.next_offset = int(next_offset(table[count - 1 : count])[0])
                 self._on_batches(table[:count])
                 yield table[:count]
-        self.position, self._window = walk.position, walk.window
+        self.position, self._window = walk.position, window_for(batches, walk.valid_bytes)
         if is_before:
             self._require_hinted_stop()
         if walk.end is not ScanEnd.CLEAN or walk.position >= self.stop:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kafkascan.batches.batch_schemas import SEGMENT_SCHEMA
+from kafkascan.batches.collecting import collect
 from kafkascan.batches.columns import BatchTable, offset_before
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.batches.verify import verify_rows
-from kafkascan.batches.walks import BatchWalk, collect
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.broker_state.index_checks import IndexScreen, check_entries, parse_index_file
 from kafkascan.broker_state.indexes import IndexEntries
 from kafkascan.format.errors import CorruptBatchError, CorruptIndexError

@@ -28,14 +28,15 @@ PRELUDE = """
     path = sys.argv[1]
 
     def treat_files_as_cold():
-        from kafkascan.batches import header_reads
+        from kafkascan.batches.header_reading import cold_headers, header_readers
         ks.Source.is_cached = lambda *piece: False
-        header_reads._SMALLEST_PIECE = header_reads._LARGE_GUESSED_BATCH = 0
+        header_readers._SMALLEST_PIECE = cold_headers._LARGE_GUESSED_BATCH = 0
 
     def read_cached_files():
-        from kafkascan.batches import verify, walks
+        from kafkascan.batches import verify
+        from kafkascan.batches.header_reading import header_readers
         from tests.support.cold_files import AlwaysReads
-        verify.MapOrReads = walks.MapOrReads = AlwaysReads
+        verify.MapOrReads = header_readers.MapOrReads = AlwaysReads
 
     def outcome(operation):
         try:

@@ -13,10 +13,16 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.batches import header_reads, walks
-from kafkascan.batches.walks import BatchWalk, collect
+from kafkascan.batches.collecting import collect
+from kafkascan.batches.header_reading import cold_headers, header_readers
+from kafkascan.batches.header_reading.cold_headers import ColdHeaders
+from kafkascan.batches.header_reading.header_readers import header_reader_of
+from kafkascan.batches.header_reading.known_starts import known_starts
+from kafkascan.batches.walks import BatchWalk
 from kafkascan.io.page_cache import MapOrReads
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from tests.support.cold_files import bytes_read, evict
+from tests.support.recorded_objects import RecordedObject
 from tests.support.segments import batch_v2
 
 BATCH, COUNT = 100_000, 240
@@ -35,6 +41,36 @@ def write_log(folder: Path, *, with_index: bool) -> Path:
         entries = ks.build_offset_index(batches, base_offset=0)
         path.with_suffix(".index").write_bytes(entries.tobytes())
     return path
+
+
+def stored(log: Path) -> PrefetchingReader:
+    index = log.with_suffix(".index").read_bytes()
+    return PrefetchingReader(RecordedObject(log.read_bytes()), lambda: index)
+
+
+def test_each_kind_of_source_has_its_reader(tmp_path: Path) -> None:
+    path = write_log(tmp_path, with_index=True)
+    log = path.read_bytes()
+
+    def reader_of(data: ks.SourceLike, *, is_in_order: bool = False) -> type:
+        with ks.Source(data) as source:
+            return type(header_reader_of(source, source.size, 1 << 18, is_in_order=is_in_order))
+
+    assert reader_of(log) is header_readers.MappedHeaders
+    assert reader_of(path) is header_readers.FileHeaders
+    assert reader_of(path, is_in_order=True) is header_readers.MappedHeaders
+    assert reader_of(stored(path)) is header_readers.StoredHeaders
+    assert reader_of(stored(path), is_in_order=True) is header_readers.WindowedHeaders
+    small = PrefetchingReader(RecordedObject(log[:1000]))
+    assert reader_of(small) is header_readers.WindowedHeaders, "a few requests fetch all of it"
+
+
+def test_an_index_has_the_same_positions_in_a_folder_and_in_a_store(tmp_path: Path) -> None:
+    path = write_log(tmp_path, with_index=True)
+    with ks.Source(path) as file, ks.Source(stored(path)) as store:
+        assert known_starts(file).tolist() == known_starts(store).tolist() != []
+    with ks.Source(path.read_bytes()) as data:
+        assert known_starts(data).tolist() == []
 
 
 @pytest.mark.parametrize("with_index", [True, False])
@@ -59,16 +95,16 @@ def test_an_index_tells_the_size_of_batches(
     """All headers are requested before the first of them is read."""
     path = write_log(tmp_path, with_index=True)
     monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
-    monkeypatch.setattr(header_reads, "_FIRST_ROWS", COUNT // 2)
+    monkeypatch.setattr(cold_headers, "_FIRST_ROWS", COUNT // 2)
     scanned: list[int] = []
-    scan = header_reads.ColdHeaders.scan
+    fill = ColdHeaders.fill
 
-    def count(self: header_reads.ColdHeaders, *arguments: object) -> tuple[int, int, int]:
-        result = scan(self, *arguments)  # type: ignore[arg-type]
+    def count(self: ColdHeaders, *arguments: object) -> tuple[int, int, int]:
+        result = fill(self, *arguments)  # type: ignore[arg-type]
         scanned.append(result[1])
         return result
 
-    monkeypatch.setattr(header_reads.ColdHeaders, "scan", count)
+    monkeypatch.setattr(ColdHeaders, "fill", count)
     with ks.Source(path) as source:
         assert len(collect(BatchWalk(source, 0, source.size))) == COUNT
     assert scanned == [COUNT]
@@ -84,7 +120,7 @@ def test_a_cold_map_whose_batches_are_read_is_walked_in_order(
     monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
     if memory_map:
         scanned_alone = "a header is read alone"
-        monkeypatch.setattr(header_reads.ColdHeaders, "scan", lambda *_: pytest.fail(scanned_alone))
+        monkeypatch.setattr(ColdHeaders, "fill", lambda *_: pytest.fail(scanned_alone))
     tables, room = [], np.empty(COUNT, ks.BATCH_DTYPE)
     with ks.Source(path, memory_map=memory_map) as source:
         walk = BatchWalk(source, 0, source.size, reads_content=True)
@@ -99,7 +135,7 @@ def test_a_cold_map_whose_batches_are_read_is_walked_in_order(
 def test_a_cached_file_is_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_log(tmp_path, with_index=True)
     path.read_bytes()
-    monkeypatch.setattr(header_reads, "open_selective", lambda source: pytest.fail("is cached"))
+    monkeypatch.setattr(cold_headers, "open_selective", lambda source: pytest.fail("is cached"))
     assert len(ks.scan_batches(path)) == COUNT
 
 
@@ -109,7 +145,7 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
     path = write_log(tmp_path, with_index=False)
     expected = ks.scan_batches(path).batches.tobytes()
     few = partial(MapOrReads, measured=3, kept=10, fast_ns=500)
-    monkeypatch.setattr(walks, "MapOrReads", lambda *_, **__: few())
+    monkeypatch.setattr(header_readers, "MapOrReads", lambda *_, **__: few())
     original, taken = MapOrReads.note, set()
     for seed in range(20):
         # The time of a header by chance, so that choices are.
@@ -161,7 +197,7 @@ def test_headers_are_read_where_each_takes_a_page_fault(
 ) -> None:
     path = write_log(tmp_path, with_index=False)
     counts = itertools.count(0, faults)
-    monkeypatch.setattr(walks, "page_faults", lambda: next(counts))
+    monkeypatch.setattr(header_readers, "page_faults", lambda: next(counts))
     ways: list[bool] = []
     original = MapOrReads.note
 
@@ -184,7 +220,7 @@ def test_a_file_that_cannot_be_opened_again(
     """For example without /proc."""
     path = write_log(tmp_path, with_index=True)
     monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
-    monkeypatch.setattr(header_reads, "open_selective", lambda source: None)
+    monkeypatch.setattr(cold_headers, "open_selective", lambda source: None)
     assert len(ks.scan_batches(path)) == COUNT
 
 
@@ -225,13 +261,13 @@ def test_small_batches_are_read_with_everything_between_them(
     path.write_bytes(b"".join(parts))
     monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
     scanned: list[int] = []
-    scan = header_reads.ColdHeaders.scan
+    fill = ColdHeaders.fill
 
-    def count(self: header_reads.ColdHeaders, *arguments: object) -> object:
+    def count(self: ColdHeaders, *arguments: object) -> object:
         scanned.append(1)
-        return scan(self, *arguments)  # type: ignore[arg-type]
+        return fill(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(header_reads.ColdHeaders, "scan", count)
+    monkeypatch.setattr(ColdHeaders, "fill", count)
     with ks.Source(path) as source:
         assert len(collect(BatchWalk(source, 0, source.size))) == 5000
     assert len(scanned) == 1, "only the first batches, to learn their size"
@@ -246,14 +282,14 @@ def test_small_batches_of_a_cold_file_are_read_in_order(
     parts = [batch_v2(bytes(1000), base_offset=number) for number in range(5000)]
     path.write_bytes(b"".join(parts))
     monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: is_cached)
-    scan_into = walks._core.scan_into
+    scan_into = header_readers._core.scan_into
     in_chains = []
 
     def note(*arguments: object, **options: object) -> object:
         in_chains.append(options.get("in_chains"))
         return scan_into(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(walks._core, "scan_into", note)
+    monkeypatch.setattr(header_readers._core, "scan_into", note)
     assert len(ks.scan_batches(path)) == 5000
     assert set(in_chains) == {is_cached}
 

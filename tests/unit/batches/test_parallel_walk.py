@@ -9,7 +9,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.batches import guess
-from kafkascan.batches import walks as parallel
+from kafkascan.batches import collecting
 from tests.support.segments import batch_v2, message_v1
 
 LOG = [batch_v2(bytes(500 + i % 700), base_offset=i, crc=1) for i in range(6000)]
@@ -17,7 +17,7 @@ LOG = [batch_v2(bytes(500 + i % 700), base_offset=i, crc=1) for i in range(6000)
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "_BYTES_PER_PART", 1 << 16)
+    monkeypatch.setattr(collecting, "_BYTES_PER_PART", 1 << 16)
 
 
 def assert_threads_change_nothing(source: ks.SourceLike, **options: int) -> None:
@@ -54,9 +54,9 @@ def test_the_next_batch_is_guessed_from_any_byte() -> None:
 
 def test_parts_are_walked_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     walked = []
-    one_walk = parallel._walk
+    one_walk = collecting._walk
     monkeypatch.setattr(
-        parallel, "_walk", lambda *arguments: walked.append(arguments[1]) or one_walk(*arguments)
+        collecting, "_walk", lambda *arguments: walked.append(arguments[1]) or one_walk(*arguments)
     )
     ks.scan_batches(b"".join(LOG), threads=4)
     assert len(walked) == 4

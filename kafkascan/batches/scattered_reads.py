@@ -1,4 +1,4 @@
-"""Read scattered batches of a mapped file without the bytes between them.
+"""Read batches and headers at known positions without the bytes between them.
 
 A page fault in a map makes the system read ahead, 128 KiB to several MiB, whatever is needed of
 them. Batches that were selected from a cold file are requested before their bytes are touched.
@@ -10,10 +10,14 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kafkascan._core import batches as _core, guard as _guard
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches.columns import BatchTable, size_in_bytes
-from kafkascan.format.layout import LOG_OVERHEAD
+from kafkascan.batches.header_reading.header_readers import LARGE_WINDOW
+from kafkascan.format.errors import STATUS
+from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, LOG_OVERHEAD
 from kafkascan.io.sources import Source
 
 # A selection is scattered if the bytes from its first batch to its last are this many times its
@@ -89,3 +93,65 @@ def _parts(batches: BatchTable) -> list[slice]:
     part_of = ends // _BYTES_PER_PART
     bounds = [0, *(np.flatnonzero(np.diff(part_of)) + 1).tolist(), len(batches)]
     return [slice(*bound) for bound in itertools.pairwise(bounds)]
+
+
+def read_pieces(
+    source: Source,
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: NDArray[np.uint8],
+    places: NDArray[np.int64],
+) -> None:
+    """Copy pieces of a source, in any order, to places in a buffer; see `read_bytes`."""
+    stops, row = starts + sizes, 0
+    while row < len(starts):
+        begin, end, count = 0, source.size, len(starts) - row
+        if not source.is_in_memory:
+            begin = int(starts[row])
+            is_near = (starts[row:] >= begin) & (stops[row:] <= begin + LARGE_WINDOW)
+            count = max(1, count if is_near.all() else int(is_near.argmin()))
+            end = int(stops[row : row + count].max())
+        part = slice(row, row + count)
+        with source.window(begin, end - begin) as window:
+            status, fault = _guard.copy_pieces(
+                out, window, starts[part] - begin, sizes[part], places[part]
+            )
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(begin + fault)
+        row += count
+
+
+def read_headers(source: Source, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the bytes at positions that a batch header would have, with zeros after the end."""
+    headers = np.zeros((len(positions), BATCH_HEADER_SIZE), np.uint8)
+    sizes = np.clip(source.size - positions, 0, BATCH_HEADER_SIZE)
+    places = BATCH_HEADER_SIZE * np.arange(len(positions))
+    read_pieces(source, np.minimum(positions, source.size), sizes, headers.reshape(-1), places)
+    return headers
+
+
+def rows_of_headers(
+    headers: NDArray[np.uint8], positions: NDArray[np.int64], left: NDArray[np.int64]
+) -> tuple[BatchTable, NDArray[np.bool_]]:
+    """
+    Return a row for each batch header, and which of them may frame a batch.
+
+    Parameters
+    ----------
+    headers : array of bytes, shape (n, 61)
+    positions : array of int64, shape (n,)
+    left : array of int64, shape (n,)
+        Most bytes that each batch may have.
+    """
+    rows, are_framed = np.zeros(len(headers), BATCH_DTYPE), np.zeros(len(headers), np.uint8)
+    _core.rows_of_headers(headers, np.ascontiguousarray(left, np.int64), rows, are_framed)
+    rows["position"] = positions
+    return rows, are_framed.view(np.bool_)
+
+
+def row_of_header(header: bytes, position: int, size: int) -> BatchTable:
+    """Return one row for a batch header at a position, or no rows if it is not a header."""
+    row = np.empty(1, BATCH_DTYPE)
+    _, count, _ = _core.scan_into(header, 0, max(size, len(header)), 0, 1, row)
+    row["position"] = position
+    return row[:count]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.batches import scattered_batches
-from kafkascan.batches.scattered_batches import requested_parts
+from kafkascan.batches import scattered_reads
+from kafkascan.batches.scattered_reads import requested_parts
 from tests.support.cold_files import bytes_read, evict
 from tests.support.segments import T0
 
@@ -28,7 +28,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ks.Source, "is_cached", lambda self, *piece: not self.has_file)
-    monkeypatch.setattr(scattered_batches, "_BYTES_PER_PART", 3 * VALUE)
+    monkeypatch.setattr(scattered_reads, "_BYTES_PER_PART", 3 * VALUE)
 
 
 def share_read(path: Path, job: object) -> float:
