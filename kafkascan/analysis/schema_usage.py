@@ -151,9 +151,8 @@ class _LogUsage:
         options = ReadOptions(
             columns=(*_COLUMNS, part), on_corrupt="stop", batch_size=_RECORDS_AT_ONCE
         )
-        for table in iter_log(log, options, problems=known):
-            if len(table):
-                self._add(table)
+        for table in iter_log(log, options, known):
+            self._add(table)
         self.problems: list[Problem] = [*known.found]
 
     def _add(self, table: RecordTable) -> None:

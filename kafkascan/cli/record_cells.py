@@ -304,6 +304,37 @@ class UndecodedRecords:
         self.count += 1
 
 
+@dataclass(frozen=True)
+class ShownRecords:
+    """
+    What a command shows of records, and how.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    formats : dict of str to str
+        The forms of keys and values.
+    has_control : bool
+        Whether control records are shown, which are decoded.
+    decodes : bool
+        Whether the records of Kafka's own topics are decoded.
+    undecoded : UndecodedRecords
+    """
+
+    columns: tuple[str, ...]
+    formats: dict[str, str]
+    has_control: bool
+    decodes: bool
+    undecoded: UndecodedRecords
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        """The columns to read."""
+        items = ("key", "value") if self.decodes or self.has_control else ()
+        kind = ("is_control",) if self.decodes else ()
+        return (*self.columns, "offset", "timestamp", *items, *kind)
+
+
 class Decodable(NamedTuple):
     """
     Records of a chunk that are decoded one by one.
@@ -330,22 +361,18 @@ class Decodable(NamedTuple):
 
 
 def decode_messages(
-    topic: str,
-    records: Decodable,
-    columns: dict[str, Any],
-    formats: dict[str, str],
-    undecoded: UndecodedRecords,
+    topic: str, records: Decodable, columns: dict[str, Any], form: ShownRecords
 ) -> None:
     """Replace keys and values of one of Kafka's own topics that are shown as text by messages."""
     from kafkascan.internal_topics.record_words import describe_record  # with all schemas
 
-    shown = [name for name in ("key", "value") if name in columns and formats[name] == "text"]
+    shown = [name for name in ("key", "value") if name in columns and form.formats[name] == "text"]
     for row, offset, is_control, key, value in zip(*records, strict=True) if shown else ():
         try:
             words = dict(zip(("key", "value"), describe_record(topic, key, value), strict=True))
         except SchemaError as error:
             if not is_control:
-                undecoded.add(offset, error)
+                form.undecoded.add(offset, error)
             continue
         for name in shown:
             columns[name][row] = words[name]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_open_batches
@@ -151,15 +151,21 @@ class ReadingReport(FindingReport):
         self.reading.end = headers
 
 
-def scan(source: Source, start: int = 0) -> BatchIterator:
-    """Return a scan of batch headers that stops at damage; see `FindingReport.tables`."""
-    return iter_open_batches(source, rows=_ROWS, start=start, on_corrupt="stop")
+def scan(source: Source, start: int = 0, *, reads_content: bool = False) -> BatchIterator:
+    """
+    Return a scan of batch headers that stops at damage; see `FindingReport.tables`.
 
-
-def scan_to_read(source: Source, start: int = 0) -> BatchIterator:
-    """Like `scan`, if the batches of each table are read before the next one."""
-    options: dict[str, Any] = {"rows": _ROWS, "on_corrupt": "stop"}
-    return iter_open_batches(source, start=start, reads_content=True, **options)
+    Parameters
+    ----------
+    source : Source
+    start : int, default 0
+        Position of the first batch.
+    reads_content : bool, default False
+        Whether the batches of each table are read before the next one.
+    """
+    return iter_open_batches(
+        source, rows=_ROWS, start=start, on_corrupt="stop", reads_content=reads_content
+    )
 
 
 class Run:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from kafkascan.cli.record_cells import (
     Decodable,
+    ShownRecords,
     TemplateWriter,
-    UndecodedRecords,
     copied_items,
     decode_control_records,
     decode_messages,
@@ -24,7 +24,6 @@ from kafkascan.cli.record_cells import (
 from kafkascan.cli.shared_options import DECODED_AS
 from kafkascan.cli.table_text import TableWriter
 from kafkascan.format.texts import json_text
-from kafkascan.logs.queries.row_queries import RecordQuery
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.text_columns import TextColumn
 from kafkascan.tables.value_texts import PrintedValues
@@ -171,25 +170,18 @@ def _gathered(rows: Iterator[_Row]) -> Iterator[pa.Table]:
         yield require_pyarrow().concat_tables(tables).take(picked)
 
 
-def sorted_columns(
-    rows: pa.Table,
-    query: RecordQuery,
-    formats: dict[str, str],
-    undecoded: UndecodedRecords,
-    writer: Writer,
-) -> dict[str, TextColumn]:
+def sorted_columns(rows: pa.Table, shown: ShownRecords, writer: Writer) -> dict[str, TextColumn]:
     """Return what is printed of sorted records."""
     columns: dict[str, Any] = {
-        name: _printed(rows[name], name, formats, writer) for name in query.columns
+        name: _printed(rows[name], name, shown.formats, writer) for name in shown.columns
     }
-    if query.decodes:
+    if shown.decodes:
         topics = rows["topic"].to_pylist()
         for topic in sorted(DECODED_AS.values()):
-            is_of = [topic == (undecoded.topic or one) for one in topics]
+            is_of = [topic == (shown.undecoded.topic or one) for one in topics]
             if any(is_of):
-                records = _decodable(rows, np.flatnonzero(is_of))
-                decode_messages(topic, records, columns, formats, undecoded)
-    if query.control != "skip":
+                decode_messages(topic, _decodable(rows, np.flatnonzero(is_of)), columns, shown)
+    if shown.has_control:
         are_control = np.flatnonzero(rows["is_control"].to_numpy())
         decode_control_records(_decodable(rows, are_control), columns)
     return columns

@@ -318,7 +318,7 @@ def _condition(
         raise ValueError(f"to_offset {to_offset!r} is before from_offset {from_offset!r}")
     if _ends_before(limits.from_time, limits.to_time):
         raise ValueError(f"to_time {to_time!r} is before from_time {from_time!r}")
-    return limits.condition("offset", "offset", "timestamp", start_offset=0)
+    return limits.condition("offset", "offset", "timestamp")
 
 
 def _ends_before(start: int | None, stop: int | None) -> bool:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kafkascan.batches.columns import BatchTable
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
@@ -19,12 +23,15 @@ from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import LogView
 from kafkascan.logs.queries.conditions import (
     EVERY_RECORD,
+    Comparison,
     Condition,
+    Joined,
     Span,
     Spans,
     mask_batches,
     mask_records,
 )
+from kafkascan.logs.queries.record_matches import ANY_MATCH, RecordMatch, RecordSample
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reader import every_segment
 from kafkascan.logs.walking.log_reading import (
@@ -34,11 +41,13 @@ from kafkascan.logs.walking.log_reading import (
     read_log,
     read_source,
 )
-from kafkascan.records.read_options import OnCorruptLog, ReadOptions, Visible
+from kafkascan.records.read_options import ReadOptions, Visible
 from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemDecoding
 
 if TYPE_CHECKING:
+    from kafkascan.logs.queries.row_windows import FoundRows, Window
+    from kafkascan.logs.queries.segment_inputs import SegmentInput
     from kafkascan.logs.read_committed import CommittedView
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -63,6 +72,11 @@ class RecordScan:
     is_exact : bool, default True
         Whether only records are returned whose ``offset`` and ``timestamp`` fulfil the condition.
         Otherwise, others of their batches are returned, too.
+    match : RecordMatch
+        What the records contain.
+    sample : RecordSample, optional
+        Those to return of the records that fulfil the condition and match. Without a match, other
+        batches are not read.
     isolation : str
         See `read_records`.
     transactions : CommittedView, optional
@@ -74,9 +88,22 @@ class RecordScan:
     options: ReadOptions
     condition: Condition = EVERY_RECORD
     is_exact: bool = True
+    match: RecordMatch = ANY_MATCH
+    sample: RecordSample | None = None
     isolation: Isolation = "read_uncommitted"
     transactions: CommittedView | None = None
     typed: ItemDecoding | None = None
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether all records of clients are read."""
+        return not (
+            self.condition.columns
+            or self.match.columns
+            or self.sample is not None
+            or self.isolation == "read_committed"
+            or self.options.control == "only"
+        )
 
     def may_select(self, partition: PartitionDir) -> bool:
         """Return False if topic and partition of a log rule the condition out."""
@@ -85,40 +112,63 @@ class RecordScan:
     def table(self, log: LogView) -> RecordTable:
         """Return the records of a log, with its problems."""
         problems = LogProblems()
-        options = self._options_of(log, problems)
+        options = self.selecting(self.visible_in_log(log, problems), log.partition)
         return self._decoded(read_log(log, options, problems, self._is_read(log)), problems)
 
-    def tables(self, log: LogView) -> Iterator[RecordTable]:
-        """Return tables of the records of a log; the last one has its problems, but no records."""
+    def tables(self, log: LogView, window: Window | None = None) -> Iterator[RecordTable]:
+        """
+        Return tables of the records of a log, by default of all.
+
+        If there are problems, the last table has them, but no records.
+        """
         log = log.again()
         problems = LogProblems([log])
         if log.error is not None:
             if self.options.on_corrupt == "raise":
                 raise log.error
             return last_table(problems, self.options)
-        options = self._options_of(log, problems)
-        tables = iter_log(log, options, problems=problems, is_wanted=self._is_read(log))
-        return self._decoded_tables(tables, problems)
+        options = self.selecting(self.visible_in_log(log, problems), log.partition)
+        if window is None:
+            tables = iter_log(log, options, problems, self._is_read(log))
+        else:
+            tables = self._tables_in_window(log, window, options, problems)
+        return self._decoded_tables(tables, options, problems)
+
+    def _tables_in_window(
+        self, log: LogView, window: Window, options: ReadOptions, problems: LogProblems
+    ) -> Iterator[RecordTable]:
+        from kafkascan.logs.queries.segment_inputs import inputs_of
+
+        is_read = self._is_read(log)
+        options = replace(options, also_stored=(*options.also_stored, *_ORDERED))
+
+        def read(inputs: Sequence[SegmentInput]) -> FoundRows[RecordTable]:
+            segments, position = [one.segment for one in inputs], inputs[0].start_position
+            for table in iter_log(log, options, problems, is_read, segments, position):
+                yield inputs[0], table
+
+        for _, table in window.rows(inputs_of(log), read, by_index=self.selects_all):
+            yield table
 
     def table_of_source(
         self, source: SourceLike, batches: BatchTable | None, start_offset: int
     ) -> RecordTable:
         """Return the records of a source, or of some of its batches, from an offset on."""
         problems = LogProblems()
-        visible, source = self._visible_of_source(source, problems)
-        options = self._selecting(visible, None)
+        visible, source = self.visible_in_source(source, problems)
+        options = self.selecting(visible)
         table = read_source(source, batches, start_offset, options, problems)
         return self._decoded(table, problems)
 
     def tables_of_source(
         self, source: SourceLike, batches: BatchTable | None, start_offset: int
     ) -> Iterator[RecordTable]:
-        """Return tables of such records; the last one has the problems, but no records."""
+        """Return tables of such records; see `tables`."""
         problems = LogProblems()
-        visible, source = self._visible_of_source(source, problems)
-        options = self._selecting(visible, None)
+        visible, source = self.visible_in_source(source, problems)
+        options = self.selecting(visible)
         tables = iter_source(source, batches, start_offset, options, problems)
-        return self._decoded_tables(tables, problems)
+        return self._decoded_tables(tables, options, problems)
 
     # ---- what is read ----
 
@@ -130,42 +180,105 @@ class RecordScan:
 
         return segments_to_read(log.segments, self.condition, _spans_of(log.partition)).__contains__
 
-    def _options_of(self, log: LogView, problems: LogProblems) -> ReadOptions:
-        """Return the options that select batches and records of a log."""
-        if log.is_single_file:
-            visible, _ = self._visible_of_source(log.segments[0].as_source(), problems)
-        else:
-            visible = visible_in_log(
-                log, self.isolation, self.transactions,
-                on_corrupt=self.options.on_corrupt, problems=problems,
-            )  # fmt: skip
-        return self._selecting(visible, log.partition)
+    def visible_in_log(self, log: LogView, problems: LogProblems) -> Visible | None:
+        """
+        Return the mask of the visible batches of a log; None if all are.
 
-    def _visible_of_source(
+        What makes the transactions uncertain is added to the problems.
+        """
+        if log.is_single_file:
+            return self.visible_in_source(log.segments[0].as_source(), problems)[0]
+        require_isolation(self.isolation)
+        if self.isolation == "read_uncommitted":
+            return None
+        from kafkascan.logs.read_committed import committed_view_of
+
+        transactions = self.transactions
+        if transactions is None:
+            transactions = committed_view_of(log, on_corrupt=self.options.on_corrupt)
+        return _mask_of(transactions, problems)
+
+    def visible_in_source(
         self, source: SourceLike, problems: LogProblems
     ) -> tuple[Visible | None, SourceLike]:
-        return visible_in_source(
-            source, self.isolation, self.transactions,
-            on_corrupt=self.options.on_corrupt, problems=problems,
-        )  # fmt: skip
+        """Return such a mask, and the source, which may have been opened for it."""
+        require_isolation(self.isolation)
+        if self.isolation == "read_uncommitted":
+            return None, source
+        if self.transactions is not None:
+            return _mask_of(self.transactions, problems), source
+        from kafkascan.logs.read_committed import read_committed_view
 
-    def _selecting(self, visible: Visible | None, partition: PartitionDir | None) -> ReadOptions:
-        """Return the options with masks of the batches and the records to read."""
+        partition = log_of(source)
+        with borrowed_source(source, close=False) as owner:
+            view = read_committed_view(
+                owner if partition is None else partition, on_corrupt=self.options.on_corrupt
+            )
+            return _mask_of(view, problems), owner
+
+    def selecting(
+        self, visible: Visible | None, place: PartitionDir | None = None, start_offset: int = 0
+    ) -> ReadOptions:
+        """
+        Return the options that select the batches and the records to read.
+
+        Parameters
+        ----------
+        visible : callable or None
+            The mask of the visible batches.
+        place : PartitionDir, optional
+            Where all of them are.
+        start_offset : int, default 0
+            The first offset to read.
+        """
         condition, options = self.condition, self.options
+        ordered, match = condition.columns & _ORDERED, self.match.columns
         if visible is not None:
             options = replace(options, visible=visible)
         if self.typed is not None:
             options = replace(options, also_stored=(*options.also_stored, *_NEEDED_BY_DECODERS))
-        if not condition.columns:
+        if ordered:
+            options = replace(options, selects_few=True)
+        if start_offset > 0:
+            condition = Joined((Comparison("offset", ">=", start_offset), condition))
+        if not (condition.columns or match or self.sample is not None):
             return options
-        spans = {} if partition is None else _spans_of(partition)
-        ordered = condition.columns & {"offset", "timestamp"}
-        options = options.select_visible(partial(mask_batches, condition, place=spans))
-        options = replace(options, selects_few=bool(ordered))
-        if not self.is_exact:
-            return options
-        also_stored = (*options.also_stored, *ordered)
-        return replace(options, wanted=partial(mask_records, condition), also_stored=also_stored)
+        needed = {*match, *(condition.columns & _ORDERED if self.is_exact else ())}
+        is_masked = needed or self.sample is not None
+        return replace(
+            options,
+            visible=partial(self._mask_batches, condition, place, visible),
+            wanted=partial(self._mask_records, condition) if is_masked else None,
+            also_stored=(*options.also_stored, *needed),
+        )
+
+    def _mask_batches(
+        self,
+        condition: Condition,
+        place: PartitionDir | None,
+        visible: Visible | None,
+        batches: BatchTable,
+    ) -> NDArray[np.bool_]:
+        """Return which batches are read."""
+        mask = mask_batches(condition, batches, {} if place is None else _spans_of(place))
+        if visible is not None:
+            mask &= visible(batches)
+        if self.sample is not None and not self.match.columns:
+            control = self.options.control
+            if control != "include":
+                mask &= is_control(batches) == (control == "only")
+            self.sample.choose_batches(mask, batches)
+        return mask
+
+    def _mask_records(self, condition: Condition, table: RecordTable) -> NDArray[np.bool_]:
+        """Return which records of such batches are selected."""
+        mask = mask_records(condition if self.is_exact else EVERY_RECORD, table)
+        self.match.narrow(mask, table)
+        if self.sample is not None and self.match.columns:
+            self.sample.choose(mask)
+        elif self.sample is not None:
+            self.sample.choose_in_batches(mask, table)
+        return mask
 
     # ---- typed keys and values ----
 
@@ -176,11 +289,15 @@ class RecordScan:
         return table.with_problems(problems.found)
 
     def _decoded_tables(
-        self, tables: Iterator[RecordTable], problems: LogProblems
+        self, tables: Iterator[RecordTable], options: ReadOptions, problems: LogProblems
     ) -> Iterator[RecordTable]:
-        """Return tables with typed columns; the problems of decoding are added."""
-        typed = self.typed
-        return tables if typed is None else (_with_types(one, typed, problems) for one in tables)
+        """Yield tables with typed columns, then one with all problems if there are any."""
+        for table in chain(tables, last_table(problems, options)):
+            yield table if self.typed is None else _with_types(table, self.typed, problems)
+
+
+_ORDERED = frozenset({"offset", "timestamp"})
+"""Columns of records on which there are conditions."""
 
 
 def _spans_of(partition: PartitionDir) -> Spans:
@@ -212,49 +329,6 @@ def require_isolation(isolation: str) -> None:
         raise ValueError(
             f"isolation must be 'read_uncommitted' or 'read_committed', not {isolation!r}"
         )
-
-
-def visible_in_log(
-    log: LogView,
-    isolation: str,
-    transactions: CommittedView | None,
-    *,
-    on_corrupt: OnCorruptLog,
-    problems: LogProblems,
-) -> Visible | None:
-    """
-    Return the mask of the visible batches of a log; None if all are.
-
-    What makes the transactions uncertain is added to the problems.
-    """
-    require_isolation(isolation)
-    if isolation == "read_uncommitted":
-        return None
-    from kafkascan.logs.read_committed import committed_view_of
-
-    return _mask_of(transactions or committed_view_of(log, on_corrupt=on_corrupt), problems)
-
-
-def visible_in_source(
-    source: SourceLike,
-    isolation: str,
-    transactions: CommittedView | None,
-    *,
-    on_corrupt: OnCorruptLog,
-    problems: LogProblems,
-) -> tuple[Visible | None, SourceLike]:
-    """Return such a mask, and the source, which may have been opened for it."""
-    require_isolation(isolation)
-    if isolation == "read_uncommitted":
-        return None, source
-    if transactions is not None:
-        return _mask_of(transactions, problems), source
-    from kafkascan.logs.read_committed import read_committed_view
-
-    partition = log_of(source)
-    with borrowed_source(source, close=False) as owner:
-        log = owner if partition is None else partition
-        return _mask_of(read_committed_view(log, on_corrupt=on_corrupt), problems), owner
 
 
 def _mask_of(transactions: CommittedView, problems: LogProblems) -> Visible:

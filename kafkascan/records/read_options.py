@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -107,13 +107,6 @@ class ReadOptions:
     def reads_few(self) -> bool:
         """Whether few batches are read, so that the bytes between headers are not needed."""
         return self.selects_few or self.control == "only"
-
-    def select_visible(self, visible: Visible) -> ReadOptions:
-        """Return options that also leave out the batches that are not visible to another mask."""
-        known = self.visible
-        if known is None:
-            return replace(self, visible=visible)
-        return replace(self, visible=lambda batches: visible(batches) & known(batches))
 
     def select_records(self, records: RecordTable) -> RecordTable:
         """Return the records that are `wanted`."""

@@ -290,7 +290,7 @@ class RecordTable(AnyTable):
             self.columns.get("timestamp"),
             self.gathered("key").objects() if "key" in self.names else None,
             self.gathered("value").objects() if "value" in self.names else None,
-            self._header_lists() if has_headers else None,
+            self.header_lists() if has_headers else None,
         )
 
     def _numbers(self, name: str) -> NDArray[Any]:
@@ -481,7 +481,8 @@ class RecordTable(AnyTable):
             self._buffers, columns["batch"], columns["headers_position"], counts
         )
 
-    def _header_lists(self) -> list[list[tuple[bytes, bytes | None]]]:
+    def header_lists(self) -> list[list[tuple[bytes, bytes | None]]]:
+        """Return copies of the headers: their keys and values."""
         return _pairs(*self._headers().gather())
 
     def __array__(self, dtype: object = None, copy: bool | None = None) -> NoReturn:
@@ -518,7 +519,7 @@ class RecordTable(AnyTable):
         if name in self.typed:
             items = python_values(self.typed[name])
         elif name == "headers":
-            items = self._header_lists()
+            items = self.header_lists()
         else:
             items = self.gathered(_ITEMS[name]).to_list()
         objects = np.empty(len(items), object)

@@ -70,6 +70,16 @@ def test_a_missing_segment_is_named_once(isolation: str, tmp_path: Path) -> None
     assert done.stderr.count("OFFSET_GAP") == 1
 
 
+def test_damage_that_the_transactions_of_two_files_have_is_named_once(tmp_path: Path) -> None:
+    log = tmp_path / "transactions-0"
+    shutil.copytree(DATA / "transactions-0", log)
+    first, last = sorted(log.glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-3])
+    done = run("records", first, last, "--isolation", "read_committed", "--format", "jsonl")
+    assert done.returncode == 1
+    assert done.stderr.count("TORN_TAIL") == 1
+
+
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_isolation(isolation: str) -> None:
     log = DATA / "transactions-0"

@@ -41,10 +41,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkascan.cli.output import RowOutput
-    from kafkascan.cli.record_cells import RecordTemplate, UndecodedRecords
+    from kafkascan.cli.record_cells import RecordTemplate, ShownRecords, UndecodedRecords
     from kafkascan.cli.run import Run
     from kafkascan.logs.queries.conditions import RowRange
-    from kafkascan.logs.queries.row_queries import RecordQuery
     from kafkascan.logs.queries.row_windows import FoundRows
     from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
     from kafkascan.logs.record_scan import Isolation
@@ -61,6 +60,10 @@ LISTED_SCHEMA = (
 )
 DEFAULT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
+_LABELS = ("topic", "partition", "segment")
+# Records of a table: larger ones are printed faster, but if only the first records are wanted, more
+# are decoded needlessly.
+_READ_RECORDS = 1 << 15
 # Limits of one chunk that is shown or exported: records, and bytes of keys, values and headers.
 _SHOWN_RECORDS, _SHOWN_BYTES = 1 << 13, 1 << 22
 _EXPORTED_RECORDS, _EXPORTED_BYTES = 1 << 16, 1 << 26
@@ -229,10 +232,13 @@ def records(
     --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
     --isolation read_committed, it follows the last stable offset.
     """
-    from kafkascan.cli.record_cells import RecordTemplate, UndecodedRecords
-    from kafkascan.cli.row_reading import find_rows, open_rows, with_sample
+    from kafkascan.cli.record_cells import RecordTemplate, ShownRecords, UndecodedRecords
+    from kafkascan.cli.row_reading import RowReader, open_rows
     from kafkascan.cli.typed_rows import TypedRows, json_decoders, registry_decoders
-    from kafkascan.logs.queries.row_queries import RecordQuery
+    from kafkascan.logs.queries.record_matches import RecordMatch
+    from kafkascan.logs.record_scan import RecordScan
+    from kafkascan.records.decoding import iter_decoded_tables
+    from kafkascan.records.read_options import ReadOptions
     from kafkascan.tables.writers import ParquetWriter
 
     if key_delimiter is not None:
@@ -244,18 +250,6 @@ def records(
         run.output = _templated(run.output, template)
         formats = {name: "raw" if kind == "text" else kind for name, kind in formats.items()}
     inputs = run.find_segments(segments)
-    query = RecordQuery(
-        columns=run.output.columns or DEFAULT_COLUMNS,
-        limits=limits,
-        key=None if key is None else os.fsencode(key),
-        headers=headers,
-        pattern=pattern,
-        control=control,
-        isolation=isolation,
-        verify=verify,
-        max_decompressed_size=max_decompressed_size,
-        decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
-    )
     folder = inputs[0].partition.path.parent if inputs else None
     decoders = {
         **registry_decoders(run, folder, formats, registry, value_schema, value_message),
@@ -263,47 +257,64 @@ def records(
     }
     # How items are printed that are not decoded: those of Kafka's own topics.
     plain = "text" if template is None else "raw"
-    formats = {name: plain if kind == TYPED else kind for name, kind in formats.items()}
-    if decoders:
-        query = replace(query, also_read=("headers", "key", "value"))
+    shown = ShownRecords(
+        columns=run.output.columns or DEFAULT_COLUMNS,
+        formats={name: plain if kind == TYPED else kind for name, kind in formats.items()},
+        has_control=control != "skip",
+        decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
+        undecoded=UndecodedRecords(DECODED_AS.get(decode)),
+    )
+    names = [*shown.read_columns, *(("headers", "key", "value") if decoders else ())]
     limit = options["limit"]
     if order is not None:
         if options["is_followed"]:
             raise click.UsageError("--sort cannot be combined with --follow")
         options["limit"] = None  # of the sorted records
-        query = replace(query, also_read=(*query.also_read, *_sorted_names(query, order)))
+        names += _sorted_names(shown, order)
+    scan = RecordScan(
+        options=ReadOptions(
+            columns=[name for name in names if name not in _LABELS],
+            control=control,
+            verify=verify,
+            max_decompressed_size=max_decompressed_size,
+            batch_size=_READ_RECORDS,
+            on_corrupt="stop",
+        ),
+        condition=limits.condition("offset", "offset", "timestamp"),
+        match=RecordMatch(None if key is None else os.fsencode(key), headers, pattern),
+        isolation=isolation,
+    )
+    reader = RowReader(run, scan, iter_decoded_tables)
     if sample is not None:
         if options["is_followed"] or options["around"] is not None or options["tail"] is not None:
             raise click.UsageError("--sample cannot be combined with --around, --tail and --follow")
-        query = with_sample(run, inputs, query, sample, seed)
-    found = find_rows(run, inputs, query, **options)
+        reader = reader.with_sample(inputs, sample, seed)
+    found = reader.find(inputs, **options)
     shows_none = 0 in (limit, options["tail"])
     if key is not None and not (options["is_followed"] or shows_none):
         found = _reporting_none(run, found, key)
-    undecoded = UndecodedRecords(DECODED_AS.get(decode))
     if decoders:
         found = TypedRows(run, decoders).of(found)
-    schema = LISTED_SCHEMA.select(query.columns)
+    schema = LISTED_SCHEMA.select(shown.columns)
     with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
         if order is not None:
             from kafkascan.cli.sorted_records import sorted_columns, sorted_tables
 
-            wanted = LISTED_SCHEMA.select(_sorted_names(query, order))
+            wanted = LISTED_SCHEMA.select(_sorted_names(shown, order))
             tables = _arrow_tables(found, wanted, is_text=not isinstance(writer, ParquetWriter))
             for rows in sorted_tables(tables, order, limit):
                 if isinstance(writer, ParquetWriter):
                     writer.write_table(rows.select(schema.names))
                 else:
-                    writer.write(sorted_columns(rows, query, formats, undecoded, writer))
+                    writer.write(sorted_columns(rows, shown, writer))
         elif isinstance(writer, ParquetWriter):
             for rows in _arrow_tables(found, schema):
                 writer.write_table(rows)
         else:
             for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
-                columns = _to_columns(one, table, query, formats, undecoded, writer)
-                writer.write(columns, table.buffers)
-    _report_undecoded(run, undecoded)
-    if query.decodes:
+                writer.write(_to_columns(one, table, shown, writer), table.buffers)
+    _report_undecoded(run, shown.undecoded)
+    if shown.decodes:
         _report_later_topics(run, inputs)
 
 
@@ -357,11 +368,11 @@ def _report_later_topics(run: Run, inputs: list[SegmentInput]) -> None:
     run.print_report(report)
 
 
-def _sorted_names(query: RecordQuery, order: SortOrder) -> list[str]:
+def _sorted_names(shown: ShownRecords, order: SortOrder) -> list[str]:
     """Return the columns of records to sort: to show, to sort by, and to decode records by."""
-    is_decoded = query.decodes or query.control != "skip"
+    is_decoded = shown.decodes or shown.has_control
     decoded = ("topic", "offset", "is_control", "key", "value") if is_decoded else ()
-    return list(dict.fromkeys((*query.columns, order.column, *decoded)))
+    return list(dict.fromkeys((*shown.columns, order.column, *decoded)))
 
 
 def _arrow_tables(
@@ -414,12 +425,7 @@ def _arrow_table(
 
 
 def _to_columns(
-    one: SegmentInput,
-    table: RecordTable,
-    query: RecordQuery,
-    formats: dict[str, str],
-    undecoded: UndecodedRecords,
-    writer: Writer,
+    one: SegmentInput, table: RecordTable, shown: ShownRecords, writer: Writer
 ) -> dict[str, TextColumn]:
     import numpy as np
 
@@ -441,26 +447,26 @@ def _to_columns(
     columns: dict[str, Any] = {}
     in_cells = isinstance(writer, TableWriter)
     items, headers = (shown_items, shown_headers) if in_cells else (item_column, header_column)
-    for name in query.columns:
+    for name in shown.columns:
         if name in one.labels:
             columns[name] = Repeated.once(one.labels[name], len(table))
         elif name in table.typed:
             columns[name] = PrintedValues(table.typed[name])
         elif name in ("key", "value"):
-            columns[name] = items(table, name, formats[name])
+            columns[name] = items(table, name, shown.formats[name])
         elif name == "headers" and isinstance(writer, TemplateWriter):
             columns[name] = table["headers"]
         elif name == "headers":
-            columns[name] = headers(table, formats["value"])
+            columns[name] = headers(table, shown.formats["value"])
         elif name in NAMED_CODES:
             columns[name] = named_codes(name, table[name])
         else:
             columns[name] = table[name]
-    topic = undecoded.topic or one.partition.topic
-    if query.decodes and topic is not None and topic in DECODED_AS.values():
+    topic = shown.undecoded.topic or one.partition.topic
+    if shown.decodes and topic is not None and topic in DECODED_AS.values():
         records = Decodable.of(table, np.arange(len(table)))
-        decode_messages(topic, records, columns, formats, undecoded)
-    if query.control != "skip":
+        decode_messages(topic, records, columns, shown)
+    if shown.has_control:
         records = Decodable.of(table, np.flatnonzero(table["is_control"]))
         decode_control_records(records, columns)
     return columns

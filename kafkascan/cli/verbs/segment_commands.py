@@ -171,11 +171,11 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """
 
     def count_bad(one: SegmentInput, report: ReadingReport) -> dict[str, Any]:
-        from kafkascan.cli.run import scan_to_read
+        from kafkascan.cli.run import scan
 
         counts = {"batches": 0, "bad_checksums": 0}
         with one.open(is_listed=True) as source:
-            headers = scan_to_read(source)
+            headers = scan(source, reads_content=True)
             for table in report.tables(source, headers):
                 are_valid = ks.verify_crcs(source, table, threads=1)
                 _add_bad_checksums(report, source.path, table, are_valid)
@@ -225,15 +225,18 @@ def batches(
     --limit and --tail apply last, to the selected batches of all PATHS together. --follow shows
     the selected batches, then those that a broker appends, until Ctrl-C.
     """
-    from kafkascan.cli.row_reading import find_rows, open_rows
-    from kafkascan.logs.queries.row_queries import BatchQuery
+    from kafkascan.cli.row_reading import RowReader, open_rows, selected_batches
+    from kafkascan.logs.record_scan import RecordScan
+    from kafkascan.records.read_options import ReadOptions
 
     inputs = run.find_segments(segments)
     schema = _KNOWN if run.output.columns is not None else DEFAULT_BATCH_SCHEMA
     if verify:
         run.output = run.output.with_last(CRC_FIELD.name)
         schema = schema.with_last((CRC_FIELD,))
-    found = find_rows(run, inputs, BatchQuery(limits), **options)
+    condition = limits.condition("base_offset", "last_offset", "max_timestamp")
+    scan = RecordScan(options=ReadOptions(control="include", selects_few=True), condition=condition)
+    found = RowReader(run, scan, selected_batches).find(inputs, **options)
     with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
         for one, rows in found:
             writer.write(_to_columns(run, one, rows, writer.schema.names))

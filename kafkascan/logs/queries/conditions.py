@@ -160,26 +160,28 @@ class RowRange(NamedTuple):
         """Whether there is any limit."""
         return any(one is not None for one in self)
 
-    def condition(self, first: str, last: str, time: str, start_offset: int) -> Condition:
+    def condition(self, first: str, last: str, time: str) -> Condition:
         """
-        Return the ranges as a condition on columns, for a log that starts at an offset.
+        Return the ranges as a condition on columns.
 
         Parameters
         ----------
         first, last, time : str
             The columns of the first and the last offset of a row, and of its time.
-        start_offset : int
         """
-        begin = self.from_offset
-        if start_offset > max(0, begin or 0):
-            begin = start_offset
-        limits = (
-            Comparison(last, ">=", begin) if begin is not None else None,
-            Comparison(first, "<", self.to_offset) if self.to_offset is not None else None,
-            Comparison(time, ">=", self.from_time) if self.from_time is not None else None,
-            Comparison(time, "<", self.to_time) if self.to_time is not None else None,
+        limits: tuple[tuple[str, Relation, int | None], ...] = (
+            (last, ">=", self.from_offset),
+            (first, "<", self.to_offset),
+            (time, ">=", self.from_time),
+            (time, "<", self.to_time),
         )
-        return Joined(tuple(one for one in limits if one is not None))
+        return Joined(
+            tuple(
+                Comparison(name, relation, value)
+                for name, relation, value in limits
+                if value is not None
+            )
+        )
 
 
 # ---- masks -------------------------------------------------------------------------------------

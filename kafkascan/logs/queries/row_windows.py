@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.logs.queries.index_seek import RowAnchor, seek_rows
 from kafkascan.logs.queries.segment_inputs import SegmentInput, group_by_log
+from kafkascan.records.record_table import RecordTable
 
 Rows = TypeVar("Rows", bound=Any)
 FoundRows: TypeAlias = Iterator[tuple[SegmentInput, Rows]]
@@ -63,22 +66,49 @@ def last_rows(found: FoundRows[Rows], count: int) -> FoundRows[Rows]:
     yield from last.take()
 
 
-def rows_at_end(
+@dataclass(frozen=True)
+class Window:
+    """
+    Which of the rows of segments to return; by default all.
+
+    Attributes
+    ----------
+    first, last : int or None
+        The first rows, or the last ones, of all logs together.
+    around : RowAnchor or None
+        In each log, the rows before and after the first one that reaches an offset or a time.
+    """
+
+    first: int | None = None
+    last: int | None = None
+    around: RowAnchor | None = None
+
+    def rows(
+        self, inputs: Sequence[SegmentInput], read: ReadRows[Rows], *, by_index: bool
+    ) -> FoundRows[Rows]:
+        """
+        Yield the rows in the window.
+
+        Parameters
+        ----------
+        inputs : sequence of SegmentInput
+        read : callable
+            See `ReadRows`.
+        by_index : bool
+            Whether to begin at an entry of an index. All segments of a log are read if it has fewer
+            rows than requested between the entry and the end or the anchor.
+        """
+        if self.around is not None:
+            return _rows_around(inputs, read, self.around, by_index=by_index)
+        if self.last is not None:
+            return _rows_at_end(inputs, read, self.last, by_index=by_index)
+        found = read(inputs)
+        return found if self.first is None else first_rows(found, self.first)
+
+
+def _rows_at_end(
     inputs: Sequence[SegmentInput], read: ReadRows[Rows], count: int, *, by_index: bool
 ) -> FoundRows[Rows]:
-    """
-    Yield the last rows of all inputs together.
-
-    Parameters
-    ----------
-    inputs : sequence of SegmentInput
-    read : callable
-        See `ReadRows`.
-    count : int
-    by_index : bool
-        Whether to begin at an entry of an index of the last log. All inputs are read if there are
-        fewer rows from there on.
-    """
     logs = list(group_by_log(inputs))
     start = seek_rows(logs[-1], RowAnchor.at_end(count)) if by_index and logs else None
     if start is not None:
@@ -89,36 +119,16 @@ def rows_at_end(
     yield from last_rows(read(inputs), count)
 
 
-def rows_around(
-    inputs: Sequence[SegmentInput],
-    read: ReadRows[Rows],
-    reaches: Callable[[Rows, RowAnchor], NDArray[np.bool_]],
-    anchor: RowAnchor,
-    *,
-    by_index: bool,
+def _rows_around(
+    inputs: Sequence[SegmentInput], read: ReadRows[Rows], anchor: RowAnchor, *, by_index: bool
 ) -> FoundRows[Rows]:
-    """
-    Yield, of each log, the rows before and after the first one that reaches an offset or a time.
-
-    Parameters
-    ----------
-    inputs : sequence of SegmentInput
-    read : callable
-        See `ReadRows`.
-    reaches : callable
-        Returns which rows of a table reach the anchor.
-    anchor : RowAnchor
-    by_index : bool
-        Whether to begin at an entry of an index. The rows of a log that has fewer rows between it
-        and the anchor are read from the beginning of the log.
-    """
     for log in group_by_log(inputs):
         start = seek_rows(log, anchor) if by_index else None
         for some in (log,) if start is None else (start, log):
             before: _LastRows[Rows] = _LastRows(anchor.count)
             found, rest = read(some), list[tuple[SegmentInput, Rows]]()
             for one, rows in found:
-                reached = reaches(rows, anchor)
+                reached = _reach(rows, anchor)
                 first = int(reached.argmax()) if reached.any() else len(rows)
                 before.add(one, rows[:first])
                 if first < len(rows):
@@ -128,3 +138,10 @@ def rows_around(
                 yield from before.take()
                 yield from first_rows(chain(rest, found), anchor.count)
                 break
+
+
+def _reach(rows: RecordTable | BatchTable, anchor: RowAnchor) -> NDArray[np.bool_]:
+    """Return which records or batches reach an anchor."""
+    if isinstance(rows, RecordTable):
+        return anchor.is_reached(rows["offset"], rows["timestamp"])
+    return anchor.is_reached(last_offset(rows), rows["max_timestamp"])

@@ -59,9 +59,9 @@ class SegmentInput:
     segment: SegmentFile
     start_offset: int
     is_served: bool
-    size: int
-    memory_map: bool
-    drop_cache: bool | None
+    size: int = 0
+    memory_map: bool = True
+    drop_cache: bool | None = False
     start_position: int = 0
 
     @property
@@ -235,6 +235,11 @@ def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]
             group.append(segment)
             last_base = segment.base_offset if is_live else last_base
         yield group
+
+
+def inputs_of(log: LogView) -> list[SegmentInput]:
+    """Return the segments of a log that may contain its start offset or later ones."""
+    return [SegmentInput(log, one, log.start_offset, True) for one in log.served_segments]
 
 
 def rewrite_problems(inputs: Iterable[SegmentInput]) -> Problems:

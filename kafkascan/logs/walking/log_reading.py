@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from kafkascan.tables.table import problem_of
 class Reading(Protocol):
     """Receives the headers of a source that is read, such as a `SegmentReading`."""
 
+    start_position: int
     end: LogEnd | None
 
     @property
@@ -45,6 +46,7 @@ class _SourceReading:
     """A source that is read by itself."""
 
     offsets: BatchOffsets
+    start_position: int = 0
     end: LogEnd | None = None
 
 
@@ -81,7 +83,6 @@ def iter_source(
         yield from _iter_from(owner, batches, start_offset, noting, reading)
         if reading.end is not None:
             problems.add_source(owner, reading.end, reading.offsets)
-    yield from last_table(problems, options)
 
 
 def last_table(problems: LogProblems, options: ReadOptions) -> Iterator[RecordTable]:
@@ -121,7 +122,8 @@ def read_log(
     noting = _noting_damage(options, problems, log.partition)
     is_alone = len(log.served_segments) == 1
     tables = []
-    for reading in _reader(log, options, problems, is_wanted):
+    goes_on = options.on_corrupt == "stop"
+    for reading in LogReader(log, problems, goes_on=goes_on, is_wanted=is_wanted):
         with reading:
             place = reading.segment.listed()
             if is_alone:
@@ -140,9 +142,10 @@ def read_log(
 def iter_log(
     log: LogView,
     options: ReadOptions,
-    *,
-    problems: LogProblems | None = None,
+    problems: LogProblems,
     is_wanted: Callable[[SegmentFile], bool] = every_segment,
+    segments: Sequence[SegmentFile] | None = None,
+    start_position: int = 0,
 ) -> Iterator[RecordTable]:
     """
     Decode the records of a log into tables of bounded size; see `iter_records`.
@@ -151,27 +154,21 @@ def iter_log(
     ----------
     log : LogView
     options : ReadOptions
-    problems : LogProblems, optional
-        Those that are known already.
+    problems : LogProblems
+        Receives what is wrong; complete after the last table.
     is_wanted : callable, optional
         Returns whether a segment is read.
+    segments, start_position
+        Where to begin; see `LogReader`.
     """
-    problems = LogProblems() if problems is None else problems
     noting = _noting_damage(options, problems, log.partition)
-    for reading in _reader(log, options, problems, is_wanted):
+    reader = LogReader(
+        log, problems, goes_on=options.on_corrupt == "stop", is_wanted=is_wanted,
+        segments=segments, start_position=start_position,
+    )  # fmt: skip
+    for reading in reader:
         with reading, borrowed_source(reading.segment.listed(), close=False) as source:
             yield from _iter_from(source, None, reading.start_offset, noting, reading)
-    yield from last_table(problems, options)
-
-
-def _reader(
-    log: LogView,
-    options: ReadOptions,
-    problems: LogProblems,
-    is_wanted: Callable[[SegmentFile], bool],
-) -> LogReader:
-    goes_on = options.on_corrupt == "stop"
-    return LogReader(log, problems, goes_on=goes_on, is_wanted=is_wanted)
 
 
 # ---- from an offset on -----------------------------------------------------------------------
@@ -227,8 +224,9 @@ def _iter_from(
 def _header_tables(source: Source, options: ReadOptions, reading: Reading) -> Iterator[BatchTable]:
     """Yield the headers of a source that are to be read."""
     headers = iter_open_batches(
-        source, on_corrupt=options.on_corrupt, reads_content=not options.reads_few
-    )
+        source, start=reading.start_position, on_corrupt=options.on_corrupt,
+        reads_content=not options.reads_few,
+    )  # fmt: skip
     for table in headers:
         yield reading.offsets.take(table)
     reading.end = headers
@@ -241,8 +239,9 @@ def _headers(
     if batches is not None:
         return require_batch_table(batches)
     reading.end = scan = scan_batches(
-        source, threads=options.threads, on_corrupt=options.on_corrupt
-    )
+        source, start=reading.start_position, threads=options.threads,
+        on_corrupt=options.on_corrupt,
+    )  # fmt: skip
     return reading.offsets.take(scan.batches)
 
 

@@ -8,7 +8,7 @@ import errno
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -37,8 +37,8 @@ from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
-from kafkascan.logs.log_finding import find_log_dir, partition_dir
-from kafkascan.logs.opened_logs import LogView, open_logs
+from kafkascan.logs.log_finding import PartitionFilter, find_log_dir, partition_dir
+from kafkascan.logs.opened_logs import LogView, open_logs, selected_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.batch_offsets import SegmentOffsets
 from kafkascan.recovery.crash_recovery import recover
@@ -79,6 +79,8 @@ def salvage(
     destination: str | os.PathLike[str] | None = None,
     /,
     *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
     doubtful: Doubtful = "keep",
     interval_bytes: int | None = None,
     threads: int | None = None,
@@ -102,6 +104,10 @@ def salvage(
         are complete. Logs that no broker would load are in a directory next to it, whose name ends
         with ``.incomplete``. Without a destination, nothing is written and the result describes
         what would be.
+    topics : collection of str, optional
+        Topics to copy of a directory or an archive; by default all.
+    partitions : collection of int, optional
+        Numbers of the partitions to copy; by default all.
     doubtful : {"keep", "drop"}
         Whether to keep batches within damage for which only checksums and offsets indicate that
         they belong to the log, and are not the content of a damaged record.
@@ -155,7 +161,8 @@ def salvage(
     if isinstance(place, Path):
         place.stat()
     log_dir = find_log_dir(place)
-    logs = open_logs(log_dir or place, 0, damaged=True, moving=True)
+    wanted = selected_logs(log_dir or place, PartitionFilter.of(topics, partitions))
+    logs = open_logs(wanted, 0, damaged=True, moving=True)
     is_data_dir = log_dir is not None and not log_dir.is_partition
     path = place if isinstance(place, Path) else as_path(place.url)
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, is_control, select_offsets
+from kafkascan.batches.columns import BatchTable, select_offsets
 from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import CHANGED_WHILE_READ, SourceReadError, record_error
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
+from kafkascan.logs.queries.conditions import RowRange
 from kafkascan.logs.read_committed import CommittedView
-from kafkascan.logs.reading import iter_records
-from kafkascan.records.record_table import RecordTable
+from kafkascan.logs.record_scan import RecordScan
+from kafkascan.records.decoding import iter_decoded
+from kafkascan.records.read_options import ReadOptions
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row
 from kafkascan.spark.planning.planned_logs import open_file
@@ -49,6 +51,7 @@ Item = TypeVar("Item")
 # many enough that costs per table are small. Typical records become a RecordBatch of 4 MiB.
 _TABLE_BYTES = 3 << 20
 _ROWS_OF_SEGMENTS = 256
+_MAGIC_V2 = 2
 # Header tables, of 3 MB each, that may wait per thread until earlier ones are consumed.
 _TABLES_AHEAD = 2
 
@@ -265,8 +268,9 @@ def checked_batches(
     is handled as the option ``mode`` demands.
     """
     one, options = opened.range, opened.options
+    selection = _selection(one, options, ReadOptions(control="include"))
     for table in _tables(walk, opened):
-        batches = selected_batches(table, one, options)
+        batches = selection.select(table)
         yield batches, verify_rows(opened.source, batches) if options.verifies else None
     handle_end(walk, one, opened.offsets, opened.damage)
 
@@ -280,24 +284,21 @@ def _tables(walk: RangeWalk, opened: OpenRange) -> Iterator[BatchTable]:
             return
 
 
-def selected_batches(
-    table: BatchTable, one: ScanRange, options: Options, view: CommittedView | None = None
-) -> BatchTable:
-    """Return the batches of a range that may contain requested records."""
-    mask = select_offsets(table, one.first_offset, None)
-    if one.stop_offset is not None:
-        # The header of a compressed message of magic 0 or 1 contains its last offset only.
-        mask &= (table["base_offset"] < one.stop_offset) | (table["records_count"] < 0)
-    if options.where is not None:
-        look_up = column_lookup(table, one.file_values)
-        mask = mask & options.where.mask(look_up, len(table))
-    if view is not None:
-        mask = mask & view.mask(table)
-    return _masked(table, mask)
+def _selection(
+    one: ScanRange, options: Options, read: ReadOptions, view: CommittedView | None = None
+) -> ReadOptions:
+    """Return the options that select the batches of a range, and their records."""
 
+    def are_visible(table: BatchTable) -> NDArray[np.bool_]:
+        mask = select_offsets(table, one.first_offset, None)
+        if options.where is not None:
+            look_up = column_lookup(table, one.file_values)
+            mask = mask & options.where.mask(look_up, len(table))
+        return mask if view is None else mask & view.mask(table)
 
-def _masked(batches: BatchTable, mask: NDArray[np.bool_]) -> BatchTable:
-    return batches if mask.all() else batches.take(np.flatnonzero(mask))
+    limits = RowRange(one.start_offset, one.stop_offset)
+    condition = limits.condition("offset", "offset", "timestamp")
+    return RecordScan(options=read, condition=condition).selecting(are_visible)
 
 
 # ---- records -----------------------------------------------------------------------------
@@ -309,11 +310,20 @@ def _record_batches(task: ScanTask, opened: OpenRange) -> Iterator[pa.RecordBatc
     if one.file.folder in task.logs:
         view = committed_view(task.logs[one.file.folder], options)
     rows = RecordRows(one, options)
+    read = ReadOptions(
+        columns=rows.read_columns,
+        control="include" if options.include_control_records else "skip",
+        max_decompressed_size=options.max_decompressed_size,
+        batch_size=BATCH_ROWS,
+        on_damage=damage.handle,
+    )
+    selection = _selection(one, options, read, view)
+    of_selected = replace(selection, visible=None)
     walk = opened.walk(_TABLE_BYTES)
     for table in _tables(walk, opened):
-        batches = _readable(selected_batches(table, one, options, view), opened)
-        for records in _decoded(batches, rows, opened):
-            yield from rows.build(_in_offsets(records, one), options)
+        batches = _readable(selection.select(table), opened)
+        for records in iter_decoded(opened.source, batches, of_selected):
+            yield from rows.build(records, options)
         yield from rows.build_damage(damage.take_kept())
     is_in_order = handle_end(walk, one, opened.offsets, damage)
     yield from rows.build_damage(damage.take_kept())
@@ -335,39 +345,10 @@ def _require_stop(walk: RangeWalk, one: ScanRange, options: Options) -> None:
 
 def _readable(batches: BatchTable, opened: OpenRange) -> BatchTable:
     """Return the batches that contain records and whose checksums are right."""
-    if not opened.options.include_control_records:
-        batches = _masked(batches, ~is_control(batches))
+    mask = np.ones(len(batches), np.bool_)
     if opened.options.verifies and len(batches):
-        verdicts = verify_rows(opened.source, batches)
-        opened.report_bad(batches, verdicts)
-        batches = _masked(batches, verdicts)
+        mask = verify_rows(opened.source, batches)
+        opened.report_bad(batches, mask)
     # Compaction keeps batches without records, to preserve the state of their producers.
-    return _masked(batches, (batches["magic"] < 2) | (batches["records_count"] != 0))
-
-
-def _decoded(batches: BatchTable, rows: RecordRows, opened: OpenRange) -> Iterator[RecordTable]:
-    if not len(batches):
-        return
-    options = opened.options
-    yield from iter_records(
-        opened.source,
-        batches,
-        columns=rows.read_columns,
-        control="include",
-        max_decompressed_size=options.max_decompressed_size,
-        batch_size=BATCH_ROWS,
-        on_damage=opened.damage.handle,
-    )
-
-
-def _in_offsets(records: RecordTable, one: ScanRange) -> RecordTable:
-    """Return the records in the requested range of offsets."""
-    if one.start_offset is None and one.stop_offset is None:
-        return records
-    offsets = records["offset"]
-    mask = np.ones(len(offsets), np.bool_)
-    if one.start_offset is not None:
-        mask &= offsets >= one.start_offset
-    if one.stop_offset is not None:
-        mask &= offsets < one.stop_offset
-    return records if mask.all() else records[mask]
+    mask = mask & ((batches["magic"] < _MAGIC_V2) | (batches["records_count"] != 0))
+    return batches if mask.all() else batches.take(np.flatnonzero(mask))

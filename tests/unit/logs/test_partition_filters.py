@@ -11,6 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import NoLogsError
+from kafkascan.logs.log_dir import LogDir
 from tests.support.partitions import HealthyPartition
 
 Read = Callable[..., Any]
@@ -46,6 +47,9 @@ READERS: dict[str, Callable[..., set[tuple[str, int]]]] = {
         one.key for one in ks.analysis.read_fingerprints(place, **wanted).logs
     },
     "diff_logs": _compared,
+    "salvage": lambda place, **wanted: {
+        (one.topic or "", one.partition or 0) for one in ks.salvage(place, **wanted).partitions
+    },
     "scan_records": _frame,
 }
 ALL = {("orders", 0), ("orders", 1), ("payments", 0)}
@@ -70,7 +74,8 @@ def test_logs_that_are_read(
     data: Path, name: str, wanted: dict[str, Any], expected: set[tuple[str, int]]
 ) -> None:
     for place in (data, ks.open_log_dir(data), f"file://{data}"):
-        if name == "scan_records" or not isinstance(place, str):
+        kinds = {"scan_records": object, "salvage": Path}
+        if isinstance(place, kinds.get(name, (Path, LogDir))):
             assert READERS[name](place, **wanted) == expected
     with tarfile.open(data.parent / "data.tar", "w") as archive:
         archive.add(data, "data")
