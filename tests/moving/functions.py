@@ -156,6 +156,7 @@ OTHER_FUNCTIONS = {
     "read_remote_segments": _NO_HISTORY,
     "read_schema_usage": _NO_HISTORY,
     "read_share_state": _NO_HISTORY,
+    "recover": "fails if a broker uses the data dir",
     "restamp": _BATCHES,
     "restamp_log": _COMMAND,
     "restore": _TIER,
@@ -211,7 +212,6 @@ FUNCTIONS: dict[str, Reader] = {
         START_CHECKPOINT, ks.broker_state.read_offset_checkpoint
     )(path.parent),
     "salvage": rows(ks.salvage),
-    "recover": rows(ks.recover),
     "scan_records": _frame,
     "scan_records committed": lambda path: _frame(path, isolation="read_committed"),
     "Spark records": _spark("records", "_corrupt_record", "offset", "key"),

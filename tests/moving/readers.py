@@ -13,6 +13,8 @@ READERS: dict[str, Reader] = {
     **FUNCTIONS_OF_STATE,
     **{f"kafkascan {name}": reader for name, reader in (VERBS | VERBS_OF_STATE).items()},
 }
+ROW_READERS = {"kafkascan audit with notes", "kafkascan report"}
+"""Those with notes of side files, each as of when it was read: each row is that of a moment."""
 _OF_STATE = {*FUNCTIONS_OF_STATE, *(f"kafkascan {name}" for name in VERBS_OF_STATE)}
 
 
