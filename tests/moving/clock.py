@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -39,6 +39,23 @@ class _Entry:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.entry, name)
+
+
+@dataclass
+class _Entries:
+    """What `os.scandir` returns."""
+
+    entries: Any
+    clock: Clock
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_Entry(entry, self.clock) for entry in self.entries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.entries.close()
 
 
 @dataclass
@@ -105,10 +122,8 @@ class Clock:
             yield
 
     def _hooked_entries(self, scandir: Callable[..., Any]) -> Callable[..., Any]:
-        @contextmanager
-        def hooked(path: Any = ".") -> Iterator[Iterator[Any]]:
-            with scandir(path) as entries:
-                yield (_Entry(entry, self) for entry in entries)
+        def hooked(path: Any = ".") -> _Entries:
+            return _Entries(scandir(path), self)
 
         return self._hooked(hooked)
 

@@ -134,16 +134,16 @@ def _state(read: Callable[[Path], ks.tables.TableSet], folder: str) -> Reader:
 
 
 _BATCHES = "takes batches of a source that is open"
-_COMMAND = "the command of the same name is tried"
+_WRITES = "writes a log, and refuses one that a cleaner is changing"
 _NO_HISTORY = "reads a topic that no history has"
 _STILL = "reads a file that is written while the broker starts or stops"
 _TIER = "reads remote storage, whose objects do not change"
 OTHER_FUNCTIONS = {
     "build_producer_snapshot": _BATCHES,
-    "build_report": _COMMAND,
+    "build_report": "the command `report` is tried",
     "build_transaction_index": _BATCHES,
     "compare_remote_segments": _TIER,
-    "convert_log": _COMMAND,
+    "convert_log": _WRITES,
     "convert_records": _BATCHES,
     "diff_metadata": "takes what `read_metadata` returned",
     "filter_records": _BATCHES,
@@ -158,9 +158,9 @@ OTHER_FUNCTIONS = {
     "read_share_state": _NO_HISTORY,
     "recover": "fails if a broker uses the data dir",
     "restamp": _BATCHES,
-    "restamp_log": _COMMAND,
+    "restamp_log": _WRITES,
     "restore": _TIER,
-    "scrub_log": _COMMAND,
+    "scrub_log": _WRITES,
     "validate_batches": _BATCHES,
 }
 """Functions that take a path or a source and have no reader, with reasons."""
