@@ -280,7 +280,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " it writes the checkpoint again, and backups stay until you delete them.",
     ),
     "CHANGED_WHILE_READ": FindingKind(
-        NOTE, "No other file of the log was checked. Audit it where it is now, if it is anywhere."
+        NOTE,
+        "Findings of the log are missing, or may not be of one time. Audit it again, where it is"
+        " now, if it is anywhere.",
     ),
     "FOREIGN_NAME": FindingKind(
         ERROR,

@@ -47,7 +47,7 @@ from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, milliseconds_or_now, moment_of
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
-from kafkascan.io.folders import SWAP_WAITS_S, DiskFolder
+from kafkascan.io.folders import SWAP_WAITS_S, DiskFolder, PinnedFolder
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.data_dir_lock import LogClocks
@@ -365,6 +365,7 @@ def _share_threads(
 # Retention and the cleaner seldom change the same log twice while it is read.
 _LOOKS_AGAIN = 3
 _GONE = "a broker deleted the topic, or moved the log, while it was audited"
+_CHANGED = "a broker changed the log each time that it was audited: findings may not be of one time"
 
 
 def _audit_log(
@@ -410,23 +411,30 @@ def _audit_log(
             present += sum(not end.is_gone for end in ends)
             yield step
         findings = current.finish(walk.problems)
-        if present and (is_last or not _may_be_of_changes(one, findings)):
+        is_changed = _may_be_of_changes(one, findings)
+        if present and (is_last or not is_changed):
+            if is_changed:
+                findings = [*findings, _changed(one.log, _CHANGED)]
             yield _Step(share.log_index, findings=findings, opened=current.opened)
             return
         yield _Step(share.log_index, -batches, -segments, -size)
         again = None if is_last else _listed_again(one)
         if again is None:
-            gone = FoundInLog.of(one.log.partition).add("CHANGED_WHILE_READ", None, _GONE)
-            yield _Step(share.log_index, findings=[] if one.is_snapshot else [gone])
+            gone = [] if one.is_snapshot else [_changed(one.log, _GONE)]
+            yield _Step(share.log_index, findings=gone)
             return
         one = again
 
 
+def _changed(log: LogView, message: str) -> LogFinding:
+    return FoundInLog.of(log.partition).add("CHANGED_WHILE_READ", None, message)
+
+
 def _may_be_of_changes(audited: AuditedLog, findings: Sequence[LogFinding]) -> bool:
-    """Return whether retention or the cleaner may have caused findings while a log was read."""
+    """Return whether a change of the log, while it was read, may have caused findings."""
     if all(finding.severity is NOTE for finding in findings):
         return False
-    if not all(segment.is_in_place() for segment in audited.log.segments):
+    if _has_lost_files(audited.log):
         return True
     if audited.is_snapshot or audited.checkpoints.cleaned_up_to:
         return False
@@ -434,6 +442,21 @@ def _may_be_of_changes(audited: AuditedLog, findings: Sequence[LogFinding]) -> b
     has_gap = any(finding.symbol == OFFSET_GAP for finding in findings)
     checkpoints = CheckpointReader(lambda path, error: None)
     return has_gap and checkpoints.offset_of(audited.log.partition, CLEANER_CHECKPOINT) > 0
+
+
+def _has_lost_files(log: LogView) -> bool:
+    """Return whether files of a log were replaced, removed or cut off since it was listed."""
+    if not all(segment.is_in_place() for segment in log.segments):
+        return True
+    folder = log.segments[0].folder
+    if not isinstance(folder, PinnedFolder):
+        return False
+    try:
+        for segment in log.segments:
+            folder.listed_size(segment.file_name)
+        return not set(log.names).issubset(DiskFolder(folder.path).names())
+    except OSError:
+        return True
 
 
 def _listed_again(one: AuditedLog) -> AuditedLog | None:

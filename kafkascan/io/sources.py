@@ -158,15 +158,18 @@ class Source:
         read_below: int,
         max_size: int | None,
     ) -> None:
+        listed = file if isinstance(file, PinnedFile) and file.is_listed else None
         if isinstance(file, PinnedFile):
             descriptor, self._reads_of_folder = file.open(), file.reads
-            if file.is_listed:
+            if listed is not None:
                 file.reads.segments.add(file.name)
                 max_size = file.pins.sizes.get(file.name) if max_size is None else max_size
         else:
             descriptor = os.open(file, OPEN_FLAGS)
         try:
             self.size = max(0, regular_size(descriptor, os.fspath(file)) - self.file_start)
+            if listed is not None and not listed.pins.has_size(listed.name, self.size):
+                raise self._truncated_at_open()
             if max_size is not None:
                 self.size = min(self.size, max_size)
             if self.size < read_below:

@@ -149,7 +149,13 @@ class PartitionDir:
         ------
         CorruptCheckpointError
         """
-        return self.start_offset(read_offsets(self.folder.parent, LOG_START_CHECKPOINT))
+        checkpoint = read_offsets(self.folder.parent, LOG_START_CHECKPOINT)
+        for _ in range(_LISTINGS):  # before and after the listing
+            start, known = self.start_offset(checkpoint), checkpoint
+            checkpoint = read_offsets(self.folder.parent, LOG_START_CHECKPOINT)
+            if checkpoint == known:
+                break
+        return start
 
     def start_offset(self, checkpoint: dict[tuple[str, int], int]) -> int | None:
         """Return `log_start_offset` by the offsets of a checkpoint that was read already."""

@@ -26,7 +26,7 @@ from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.data_dir_lock import UNCLEAN_SHUTDOWN, had_clean_shutdown
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import PartitionFilter, find_log_dir
-from kafkascan.logs.opened_logs import LogsLike, open_logs, selected_logs
+from kafkascan.logs.opened_logs import LogsLike, LogView, at_one_moment, selected_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import Recovery, damage_headline, writing_command
@@ -126,13 +126,9 @@ def build_report(
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs  # listed once
     logs = selected_logs(logs, PartitionFilter.of(topics, partitions))
-    walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
-    facts, counter, collector = Facts.of(walk.logs), CensusCounter(walk), TransactionCollector(walk)
-    for log_slice in walk:
-        facts.add(log_slice)
-        counter.add(log_slice)
-        collector.add(log_slice)
-    facts.finish()
+    facts, counter, collector = at_one_moment(
+        logs, lambda views: _walked(views, threads), log_start_offset
+    )
     found = audit(logs, verify=verify, threads=threads)
     transactions = collector.transactions()
     advised = None
@@ -144,6 +140,20 @@ def build_report(
     page = _page_of(name, facts, found, columns, shutdown)
     tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
     return Report(template.render(page, tables=tables), found)
+
+
+def _walked(
+    logs: Sequence[LogView], threads: int | None
+) -> tuple[Facts, CensusCounter, TransactionCollector]:
+    """Read logs once, for all tables."""
+    walk = LogWalk(logs, threads, ControlInspector)
+    facts, counter, collector = Facts.of(walk.logs), CensusCounter(walk), TransactionCollector(walk)
+    for log_slice in walk:
+        facts.add(log_slice)
+        counter.add(log_slice)
+        collector.add(log_slice)
+    facts.finish()
+    return facts, counter, collector
 
 
 def _page_of(

@@ -6,19 +6,21 @@ import builtins
 import io
 import os
 import random
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from tests.moving.histories import Steps
+from tests.moving.segments import Steps
+from tests.moving.snapshots import Snapshot
 
 _CALLS = ("open", "stat", "lstat", "fstat", "scandir", "listdir", "read", "pread", "preadv")
+# Steady, and in bursts.
+_PACES = ((0, 0, 0, 1, 1, 2), (0, 1, 3), (0, 0, 0, 0, 0, 0, 0, 6), (0, 0, 0, 12))
 
 
 @dataclass
@@ -40,6 +42,23 @@ class _Entry:
 
 
 @dataclass
+class _Entries:
+    """What `os.scandir` returns."""
+
+    entries: Any
+    clock: Clock
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_Entry(entry, self.clock) for entry in self.entries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.entries.close()
+
+
+@dataclass
 class Clock:
     """
     Advances a history at some of the system calls that Python makes on a data dir.
@@ -52,23 +71,29 @@ class Clock:
     dice : random.Random
     most : int
         The number of steps.
-    moments : list of Path
-        A copy of the data dir as it was at first, and after each step.
+    moments : list of Snapshot
+        The data dir as it was at first, and after each step.
+    paces : tuple of int
+        How many steps are made at a system call; one of them by chance.
     """
 
     data_dir: Path
     history: Steps
     dice: random.Random
     most: int
-    moments: list[Path] = field(default_factory=list)
+    moments: list[Snapshot] = field(default_factory=list)
+    paces: tuple[int, ...] = ()
     _is_ticking: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self.paces = self.dice.choice(_PACES)
+
     def keep(self) -> None:
-        """Keep a copy of the data dir as of now."""
-        copy = self.data_dir.parent / f"moment-{len(self.moments)}" / self.data_dir.name
-        shutil.copytree(self.data_dir, copy)
-        self.moments.append(copy)
+        """Keep the data dir as of now."""
+        snapshot = Snapshot.of(self.data_dir)
+        if self.moments[-1:] != [snapshot]:
+            self.moments.append(snapshot)
 
     def tick(self) -> None:
         """Make some steps, or none."""
@@ -77,10 +102,10 @@ class Clock:
         with self._lock:
             self._is_ticking = True
             try:
-                for _ in range(self.dice.choice((0, 0, 0, 1, 1, 2))):
+                for _ in range(self.dice.choice(self.paces)):
                     if len(self.moments) > self.most:
                         break
-                    next(self.history)
+                    next(self.history, None)
                     self.keep()
             finally:
                 self._is_ticking = False
@@ -97,10 +122,8 @@ class Clock:
             yield
 
     def _hooked_entries(self, scandir: Callable[..., Any]) -> Callable[..., Any]:
-        @contextmanager
-        def hooked(path: Any = ".") -> Iterator[Iterator[Any]]:
-            with scandir(path) as entries:
-                yield (_Entry(entry, self) for entry in entries)
+        def hooked(path: Any = ".") -> _Entries:
+            return _Entries(scandir(path), self)
 
         return self._hooked(hooked)
 

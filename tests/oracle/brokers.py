@@ -76,6 +76,12 @@ class Broker(ABC):
         self._process = self._launch(self._write_config())
         wait_until(f"broker {self.version} to serve", self._serves, seconds=HANG_SECONDS)
 
+    @property
+    def process_id(self) -> int:
+        """The id of the running broker's process."""
+        assert self._process is not None
+        return self._process.process_id
+
     def stop(self) -> None:
         """Stop cleanly: segments are flushed, index files trimmed, snapshots written."""
         if self._process is not None:

@@ -56,6 +56,11 @@ class JavaProcess:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
 
+    @property
+    def process_id(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
     def raise_if_dead(self) -> None:
         """Raise an error with the end of the log if the process has ended."""
         if self._process.poll() is not None:

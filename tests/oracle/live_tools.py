@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,6 +64,22 @@ def last_stable_offsets(servers: str, partitions: Sequence[Partition]) -> dict[P
         (str(one.topic), int(one.partition)): int(answer.result().offset)
         for one, answer in answers.items()
     }
+
+
+def move_log(class_paths: ClassPaths, servers: str, log: Partition, data_dir: Path) -> None:
+    """Run kafka-reassign-partitions: move the log of a partition to another data dir."""
+    topic, partition = log
+    plan = {"topic": topic, "partition": partition, "replicas": [1], "log_dirs": [str(data_dir)]}
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump({"version": 1, "partitions": [plan]}, file)
+        file.flush()
+        _run(
+            class_paths,
+            "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+            [
+                "--bootstrap-server", servers, "--execute", "--reassignment-json-file", file.name,
+            ],
+        )  # fmt: skip
 
 
 def _run(class_paths: ClassPaths, main: str, arguments: Sequence[str]) -> str:

@@ -125,7 +125,7 @@ def plain_batch(offset: int, count: int = 2, size: int = 20, **fields: int) -> b
     return batch_of(records, base_offset=offset, **(times | fields))
 
 
-def marker(offset: int, producer_id: int, kind: int) -> bytes:
+def marker(offset: int, producer_id: int, kind: int, **fields: int) -> bytes:
     """A control batch that ends a transaction."""
     record = RecordV2(struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 0))
     return batch_of(
@@ -134,6 +134,7 @@ def marker(offset: int, producer_id: int, kind: int) -> bytes:
         producer_id=producer_id,
         producer_epoch=0,
         attributes=TRANSACTIONAL | CONTROL,
+        **fields,
     )
 
 

@@ -17,7 +17,6 @@ from kafkascan.spark.options.option_values import format_offsets
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.read_plan import plan_read
-from kafkascan.spark.planning.task_plan import list_selected
 from kafkascan.spark.readers.log_ends import LogEnds
 from kafkascan.spark.rows.task_scan import scan_task
 
@@ -201,7 +200,6 @@ def end_offsets(path: Paths, **options: Any) -> str:
         If a path does not exist, or a selected topic has no logs.
     """
     parsed = _parsed("records", path, options)
-    list_selected(parsed)
     return json.dumps(format_offsets(LogEnds(parsed).ends_of_read()))
 
 

@@ -31,12 +31,15 @@ from kafkascan.spark.planning.segment_ends import (
     position_near_end,
     read_once,
 )
+from kafkascan.spark.planning.task_plan import list_selected
 from kafkascan.spark.rows.committed_views import CommittedViews
 from kafkascan.spark.rows.damage_modes import logger
 
 _ROWS = 1 << 14
 # Bytes that a table covers where the first batches are enough.
 _TABLE_BYTES = 1 << 22
+# A broker never deletes the last segment of a log, but a topic, or a folder that it has moved.
+_ATTEMPTS = 5
 
 Positions = dict[TopicPartition, int]
 """Offsets by partition."""
@@ -118,6 +121,14 @@ class LogEnds:
 
     def ends_of_read(self) -> Positions:
         """Return the offsets at which a batch read with the options ends."""
+        for _ in range(_ATTEMPTS):
+            list_selected(self._options)  # raises if a path or a topic is missing
+            found, logs = self._ends_of_read()
+            if logs and all(log.segments[-1].path in self._ends for log in logs):
+                break
+        return found
+
+    def _ends_of_read(self) -> tuple[Positions, list[PlannedLog]]:
         logs = self.logs()
         require_selected(set(logs), self._options)
         found: Positions = {}
@@ -125,7 +136,7 @@ class LogEnds:
             stop, found[partition] = stop_of(log, self._options), self.end_of(log)
             if stop is not None:
                 found[partition] = max(min(stop, found[partition]), log.start_offset)
-        return found
+        return found, list(logs.values())
 
     def end_of(self, log: PlannedLog) -> int:
         """
