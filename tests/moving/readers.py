@@ -17,11 +17,17 @@ ROW_READERS = {"kafkascan audit with notes", "kafkascan report"}
 """Those with notes of side files, each as of when it was read: each row is that of a moment."""
 _OF_STATE = {*FUNCTIONS_OF_STATE, *(f"kafkascan {name}" for name in VERBS_OF_STATE)}
 
+_COMPACTION = "the note COMPACTION has the cleaner's checkpoint of before the log was read: seed 50"
 NOT_YET_TRUE = {
     ("kafkascan info of data dir", "copy_again"): (
         "segments in the middle of the log that were deleted after the listing (rsync --delete) are"
         " left out without a message, with exit code 0: seed 50"
     ),
+    **{
+        (f"kafkascan {verb}", history): _COMPACTION
+        for verb in ("audit with notes", "report")
+        for history in ("clean", "copy_again", *NAMES)
+    },
 }
 """Answers that are true of no moment for some seeds, by reader and history: what is wrong."""
 
