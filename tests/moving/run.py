@@ -65,7 +65,7 @@ def main() -> int:
     for reader in names[:1] or READERS:
         counts = []
         for change in changes:
-            if change not in histories_of(reader):
+            if not names and change not in histories_of(reader):
                 counts.append(0)
                 continue
             tally = try_seeds(reader, change, range(int(first), int(last)), is_shown=bool(names))
