@@ -52,6 +52,12 @@ def repair_epochs(
     if len(rows) < 2:
         return log
     known = np.unique(np.array(list(known_epochs), np.int64))
+    if are_right(epochs, known):
+        return log
+    if len(log.runs.find(log.batches)[0]):
+        if is_doubtful is not None:
+            is_doubtful = np.repeat(is_doubtful, log.runs.counts(log.batches))
+        return repair_epochs(log.whole(), known_epochs, is_doubtful)
     is_possible = _are_possible(epochs, known)
     is_trusted = _trusted(epochs, known)
     is_damaged = ~is_trusted & _are_contradicted(epochs, is_trusted, known)
@@ -149,6 +155,14 @@ def _are_possible(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArra
     """Return which epochs a leader may have had, if the checkpoint has all of them."""
     are: NDArray[np.bool_] = epochs >= NO_PARTITION_LEADER_EPOCH
     return are & np.isin(epochs, known) if len(known) else are
+
+
+def are_right(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> bool:
+    """Return whether epochs never fall, and a checkpoint lacks none that it should have."""
+    if not len(epochs):
+        return True
+    is_right = epochs[0] >= NO_PARTITION_LEADER_EPOCH and (epochs[1:] >= epochs[:-1]).all()
+    return bool(is_right and not (len(known) and are_missing(epochs, known).any()))
 
 
 def are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
