@@ -132,6 +132,21 @@ class BatchRuns:
             stop += len(part)
         return table[:stop]
 
+    def undisputed(self, batches: BatchTable) -> tuple[BatchTable, BatchRuns]:
+        """Return the table with a row for each batch of runs within which others have offsets."""
+        runs = self
+        while True:
+            at, rows = runs.find(batches)
+            first, last = batches["base_offset"], last_offset(batches)
+            bounds = np.sort(np.concatenate([first, last]))
+            inside = np.searchsorted(bounds, last[at], "right")
+            inside -= np.searchsorted(bounds, first[at])
+            are_disputed = inside > 2
+            if not are_disputed.any():
+                return batches, runs
+            batches = BatchRuns(self.source, rows[are_disputed]).whole(batches)
+            runs = BatchRuns(self.source, rows[~are_disputed])
+
     def opened(
         self, batches: BatchTable, offsets: NDArray[np.int64]
     ) -> tuple[BatchTable, BatchRuns]:
@@ -155,14 +170,6 @@ class BatchRuns:
         rows = join_rows(runs, RUN_DTYPE)
         rows = rows.take(np.argsort(rows["position"]))
         return join_tables([*tables, batches[row:]]), BatchRuns(self.source, rows)
-
-    def are_disputed(self, batches: BatchTable) -> bool:
-        """Return whether other rows have offsets within those of a run."""
-        at, _ = self.find(batches)
-        first, last = batches["base_offset"], last_offset(batches)
-        bounds = np.sort(np.concatenate([first, last]))
-        inside = np.searchsorted(bounds, last[at], "right") - np.searchsorted(bounds, first[at])
-        return bool((inside > 2).any())
 
 
 class RunJoiner:
@@ -232,9 +239,8 @@ class RunJoiner:
         joined = table.take(here)
         joined["batch_length"] = at[stop] - at[first] - LOG_OVERHEAD
         joined["last_offset_delta"] = ends - joined["base_offset"]
-        joined["records_count"] = np.minimum(
-            joined["last_offset_delta"].astype(np.int64) + 1, _MOST
-        )
+        have_counts = joined["records_count"] >= 0
+        joined["records_count"] = np.where(have_counts, joined["last_offset_delta"] + 1, -1)
         joined["crc"] = joined["attributes"] = 0
         # The earliest and the latest of the run.
         bounds = np.stack([first, stop], axis=1).reshape(-1)
@@ -252,12 +258,16 @@ class RunJoiner:
         The second array is which rows have a record for each offset from the row before on; None if
         all have.
         """
-        position, stops = rows["position"], rows["position"] + size_in_bytes(rows)
-        are = np.zeros(len(rows), np.bool_)
-        are[1:] = position[1:] != stops[:-1]
-        are_plain = None
+        position, are_plain = rows["position"], None
         known = screening.OFFSETS | screening.EPOCHS | screening.COUNTS | screening.FORMATS
-        if screening.screen(rows) & known:
+        are_odd_somewhere = bool(screening.screen(rows) & known)
+        sizes = rows["batch_length"][:-1].sum(dtype=np.int64) + LOG_OVERHEAD * (len(rows) - 1)
+        are_joined = not len(rows) or position[-1] - position[0] == sizes
+        if are_joined and not are_odd_somewhere and self._offsets is None:
+            return np.empty(0, np.intp), None
+        are = np.zeros(len(rows), np.bool_)
+        are[1:] = position[1:] != (position + size_in_bytes(rows))[:-1]
+        if are_odd_somewhere:
             first, last = rows["base_offset"], last_offset(rows)
             counts, deltas = rows["records_count"], rows["last_offset_delta"]
             are_odd = (deltas < 0) | (last < first)
@@ -292,8 +302,10 @@ def _runs_of(
 ) -> NDArray[np.void]:
     runs, bounds = np.empty(len(first), RUN_DTYPE), np.stack([first, stop], axis=1).reshape(-1)
     runs["position"], runs["batches"] = rows["position"][first], stop - first
-    runs["records"] = np.add.reduceat(rows["records_count"].astype(np.int64), bounds)[::2]
-    runs["is_dense"] = 1
-    if are_plain is not None:
+    if are_plain is None:  # a record for each offset
+        ends = last_offset(rows.take(stop - 1))
+        runs["records"], runs["is_dense"] = ends - rows["base_offset"][first] + 1, 1
+    else:
+        runs["records"] = np.add.reduceat(rows["records_count"].astype(np.int64), bounds)[::2]
         runs["is_dense"] = np.logical_and.reduceat(are_plain, bounds)[::2]
     return runs

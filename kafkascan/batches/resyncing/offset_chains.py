@@ -45,8 +45,9 @@ def heaviest_ascending(
     link : array of int64, shape (n,), optional
         Weight that a range adds if the range before it is selected, too.
     counts : array of int64, shape (n,), optional
-        Number of ascending ranges of which each consists, without others in between; of selections
-        of the same weight, the one is returned that would be if each of them were given.
+        Number of ranges of which each consists, either ascending ones without others in between, or
+        equal ones that end before they start. Of selections of the same weight, the one is returned
+        that would be if all of them were given.
 
     Returns
     -------
@@ -62,7 +63,8 @@ def heaviest_ascending(
     below, rank = (np.searchsorted(ends, one).astype(np.int64) for one in (first, last))
     if counts is not None and (counts > 1).any():
         before = np.append(0, np.cumsum(counts[np.argsort(last, kind="stable")]))
-        below, rank, places = before[below], before[rank] + counts - 1, int(before[-1])
+        below, rank, places = before[below], before[rank], int(before[-1])
+        rank[last >= first] += counts[last >= first] - 1
     _core.heaviest_ascending(
         below,
         rank,

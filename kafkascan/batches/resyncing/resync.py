@@ -184,6 +184,7 @@ def _in_order(
     if len(runs.rows):
         bounds = np.append(batches["base_offset"], last_offset(batches))
         batches, runs = runs.opened(batches, bounds)
+        batches, runs = runs.undisputed(batches)
         if _need_all(batches, runs, lowest, highest):
             batches, runs = runs.whole(batches), BatchRuns.none(runs.source)
         is_within = (batches["base_offset"] >= lowest) & (last_offset(batches) <= highest)
@@ -212,7 +213,7 @@ def _need_all(batches: BatchTable, runs: BatchRuns, lowest: int, highest: int) -
     at, _ = runs.find(batches)
     first, last = batches["base_offset"], last_offset(batches)
     are_within = (first >= lowest) & (last <= highest)
-    if not runs.are_dense(batches) or not are_within[at].all() or runs.are_disputed(batches):
+    if not runs.are_dense(batches) or not are_within[at].all():
         return True
     # Far offsets are so by the middle of all.
     reach = last[are_within].max(initial=lowest) - first[are_within].min(initial=highest)

@@ -92,7 +92,7 @@ def test_memory_grows_by_a_part_of_24_bytes_a_batch(name: str, tmp_path: Path) -
         _DAMAGE[name](log, len(log) // count)
         (folder / f"{0:020}.log").write_bytes(log)
         del log
-        peaks.append(_peak(lambda folder=folder: ks.salvage(folder, threads=1)))
+        peaks.append(_peak(folder, None))
     # A table of the batches takes 69 bytes for each.
     assert peaks[1] - peaks[0] < 24 * (counts[1] - counts[0])
 
@@ -104,17 +104,18 @@ def test_memory_of_a_copy(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         for first in (0, count // 2):  # their ends are compared
             (folder / f"{first:020}.log").write_bytes(_small_batches(first, count // 2))
-        peaks.append(_peak(lambda folder=folder, copy=copy: ks.salvage(folder, copy, threads=1)))
+        peaks.append(_peak(folder, copy))
         for path in folder.iterdir():
             assert (copy / path.name).read_bytes() == path.read_bytes()
     # Recovery of the copy fills buffers.
     assert peaks[2] - peaks[1] < 24 * (counts[2] - counts[1])
 
 
-def _peak(salvage: Callable[[], ks.Salvage]) -> int:
+def _peak(folder: Path, copy: Path | None) -> int:
+    """Return the most memory that a salvage takes, in bytes."""
     tracemalloc.start()
     try:
-        salvage()
+        ks.salvage(folder, copy, threads=1)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
