@@ -307,7 +307,7 @@ def heaviest_ascending(
     link : array of int64, shape (n,)
         Weight that a range adds if the range before it is selected, too; 0 if it does not start
         after the end of that range.
-    best, chosen : writable arrays of int64, shape (n + 1,)
+    best, chosen : writable arrays of int64, of one more than the number of ranks
         Buffers for a Fenwick tree over the ranks: the greatest weight of a selection that ends
         there, and its last range.
     before : writable array of int64, shape (n,)
@@ -317,17 +317,17 @@ def heaviest_ascending(
     keep : writable array of bytes, shape (n,)
         Set to 1 where a range is selected, else 0.
     """
-    cdef int64_t n = below.shape[0], i, j, weight_here, found
+    cdef int64_t n = below.shape[0], ranks = best.shape[0] - 1, i, j, weight_here, found
     if not (n == rank.shape[0] == weight.shape[0] == link.shape[0] == before.shape[0]
-            == total.shape[0] == keep.shape[0] == best.shape[0] - 1 == chosen.shape[0] - 1):
+            == total.shape[0] == keep.shape[0] and ranks == chosen.shape[0] - 1):
         raise ValueError("the arrays differ in length")
     for i in range(n):
-        if not (0 <= below[i] <= n and 0 <= rank[i] < n):
+        if not (0 <= below[i] <= ranks and 0 <= rank[i] < ranks):
             raise ValueError("a rank is out of range")
         if link[i] > 0 and (i == 0 or rank[i - 1] >= below[i]):
             raise ValueError("linked ranges do not ascend")
     with nogil:
-        for i in range(n + 1):
+        for i in range(ranks + 1):
             best[i] = 0
             chosen[i] = -1
         for i in range(n):
@@ -343,11 +343,11 @@ def heaviest_ascending(
             weight_here += weight[i]
             total[i] = weight_here
             j = rank[i] + 1
-            while j <= n:
+            while j <= ranks:
                 if weight_here > best[j]:
                     best[j], chosen[j] = weight_here, i
                 j += j & -j
-        weight_here, found, j = 0, -1, n
+        weight_here, found, j = 0, -1, ranks
         while j > 0:
             if best[j] > weight_here:
                 weight_here, found = best[j], chosen[j]

@@ -422,7 +422,7 @@ class LogTables:
                     continue
                 reading.end = scan = scan_batches(source, on_corrupt="resync")
                 unread = reading.offsets.unread(scan.batches)
-                reading.offsets.add_around([gap.position for gap in scan.gaps], unread)
+                reading.offsets.add_around([gap.position for gap in scan.gaps], [unread])
                 yield before, fingerprint_batches(rows_from(unread, reading.start_offset))
                 count = before + 1
                 for one in scan.problems:

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "kafkascan"
 # Names of compiled functions and objects that are not attributes of a module of `_core`.
 COMPILED = {
     "batches/verify.py": {"checksum"},
-    "batches/resyncing/resync.py": {"searcher", "self._opened_searcher()"},
+    "batches/resyncing/batch_search.py": {"searcher", "self._opened_searcher()"},
 }
 # They do not read the bytes; the second one writes into a buffer of its caller.
 NOT_READING = {"len", "source.read_into"}

@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.batch_runs import NEIGHBOURS
 from kafkascan.batches.resyncing.gaps import DamagedRanges
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.scattered_reads import read_headers, rows_of_headers
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
-
-NEIGHBOURS = 64
-"""Number of batches before and after a range that are evidence about it."""
 
 AT_END = 9
 """Number of batches at the end of a log that show whether its offsets have gaps."""
@@ -37,6 +35,7 @@ def kept_ranges(
     dropped: BatchTable,
     copies: BatchTable,
     is_contested: NDArray[np.bool_] | None = None,
+    counts: NDArray[np.int64] | None = None,
 ) -> list[KeptRange]:
     """
     Return the ranges of consecutive batches, and whether they are doubtful.
@@ -56,10 +55,13 @@ def kept_ranges(
         Copies of kept batches, at other positions.
     is_contested : array of bool, shape (n,), optional
         Batches that are doubtful for another reason.
+    counts : array of int64, shape (n,), optional
+        Number of batches of which each row consists; 1 by default.
     """
+    numbers = np.arange(len(batches) + 1) if counts is None else np.append(0, np.cumsum(counts))
     starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
-    ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped, copies)
-    is_odd |= _are_after_copies(batches, copies)
+    ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped, copies, numbers)
+    is_odd |= _are_after_copies(batches, copies, numbers)
     is_odd[-1:] |= has_odd_end(batches)
     if is_contested is not None:
         is_odd |= is_contested
@@ -70,8 +72,8 @@ def kept_ranges(
     is_new = position != np.append(start, end)[: len(heads)]
     is_clear = _are_continued(batches, damaged)[heads]
     is_clear |= is_new & _are_announced(source, batches, damaged, heads)
-    is_doubtful = _doubtful(batches, bounds.tolist(), is_new, is_clear, is_odd[heads])
-    columns = position, end - position, np.diff(bounds), first, ends[bounds[1:] - 1]
+    is_doubtful = _doubtful(batches, bounds.tolist(), is_new, is_clear, is_odd[heads], numbers)
+    columns = position, end - position, np.diff(numbers[bounds]), first, ends[bounds[1:] - 1]
     return list(map(KeptRange, *(one.tolist() for one in columns), is_doubtful))
 
 
@@ -88,7 +90,7 @@ def are_doubtful(batches: BatchTable, kept: list[KeptRange]) -> NDArray[np.bool_
 
 
 def _are_rivalled(
-    batches: BatchTable, dropped: BatchTable, copies: BatchTable
+    batches: BatchTable, dropped: BatchTable, copies: BatchTable, numbers: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """
     Return which batches are contradicted by dropped ones that are not far fewer.
@@ -112,7 +114,8 @@ def _are_rivalled(
     spared = _copied_rows(batches, copies[_are_in_order(batches, copies, dropped)])
     has_copy = np.searchsorted(spared, [at_place + start, at_place + stop])
     is_close = start < stop
-    is_close &= stop - start - (has_copy[1] - has_copy[0]) <= _CLEAR_MAJORITY * rivals
+    contradicted = numbers[stop] - numbers[start] - (has_copy[1] - has_copy[0])
+    is_close &= contradicted <= _CLEAR_MAJORITY * rivals
     changes = np.zeros(len(batches) + 1, np.int64)
     np.add.at(changes, start[is_close], 1)
     np.add.at(changes, stop[is_close], -1)
@@ -143,7 +146,9 @@ def _are_in_order(
     return are[is_copy]
 
 
-def _are_after_copies(batches: BatchTable, copies: BatchTable) -> NDArray[np.bool_]:
+def _are_after_copies(
+    batches: BatchTable, copies: BatchTable, numbers: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """
     Return which batches follow copies of later ones that are not far fewer.
 
@@ -152,7 +157,7 @@ def _are_after_copies(batches: BatchTable, copies: BatchTable) -> NDArray[np.boo
     row = np.searchsorted(batches["base_offset"], copies["base_offset"])
     place = np.searchsorted(batches["position"], copies["position"])
     _, group, sizes = np.unique(place, return_inverse=True, return_counts=True)
-    is_close = (place < row) & (row - place <= _CLEAR_MAJORITY * sizes[group])
+    is_close = (place < row) & (numbers[row] - numbers[place] <= _CLEAR_MAJORITY * sizes[group])
     changes = np.zeros(len(batches) + 1, np.int64)
     np.add.at(changes, place[is_close], 1)
     np.add.at(changes, row[is_close], -1)
@@ -237,6 +242,7 @@ def _doubtful(
     is_new: NDArray[np.bool_],
     is_clear: NDArray[np.bool_],
     is_odd: NDArray[np.bool_],
+    numbers: NDArray[np.int64],
 ) -> list[bool]:
     """
     Return which ranges are doubtful.
@@ -244,7 +250,7 @@ def _doubtful(
     One that does not touch the range before belongs to the log if that does, and offsets or a
     header show that it follows, or if sequences do.
     """
-    sequences, found = _Sequences(batches), list[bool]()
+    sequences, found = _Sequences(batches, numbers), list[bool]()
     is_confirmed = is_sure = True
     columns = (one.tolist() for one in (is_new, is_clear, is_odd))
     for (start, stop), new, clear, odd in zip(itertools.pairwise(bounds), *columns, strict=True):
@@ -260,8 +266,8 @@ def _doubtful(
 class _Sequences:
     """Sequences of the last batches that belong to the log."""
 
-    def __init__(self, batches: BatchTable) -> None:
-        self._batches = batches
+    def __init__(self, batches: BatchTable, numbers: NDArray[np.int64]) -> None:
+        self._batches, self._numbers = batches, numbers
         self._has_any = bool((batches["producer_id"] > NO_PRODUCER_ID).any())
         self._columns = batches[["producer_id", "producer_epoch", "base_sequence", "base_offset"]]
         self._count = 0
@@ -290,7 +296,8 @@ class _Sequences:
             if producer <= NO_PRODUCER_ID or sequence <= NO_SEQUENCE or last is None:
                 continue
             row, number, last_sequence, last_offset_ = last
-            if row < start - _SEARCHED or self._count - number > NEIGHBOURS:
+            is_far = self._numbers[row] < self._numbers[start] - _SEARCHED
+            if is_far or self._count - number > NEIGHBOURS:
                 continue
             offsets, records = offset - last_offset_, sequence - last_sequence
             is_next = 0 < records <= offsets <= _MOST_PRODUCERS * records

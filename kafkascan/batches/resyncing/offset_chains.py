@@ -15,6 +15,7 @@ from kafkascan.batches.resyncing.offset_evidence import (
     are_far,
     differ_in_one_bit,
     flipped_rows,
+    inner_links,
     link_weights,
     support,
     support_of_prefix,
@@ -30,6 +31,7 @@ def heaviest_ascending(
     last: NDArray[np.int64],
     weight: NDArray[np.int64],
     link: NDArray[np.int64] | None = None,
+    counts: NDArray[np.int64] | None = None,
 ) -> NDArray[np.bool_]:
     """
     Select ascending, disjoint ranges of offsets with the greatest total weight.
@@ -42,6 +44,10 @@ def heaviest_ascending(
         Positive.
     link : array of int64, shape (n,), optional
         Weight that a range adds if the range before it is selected, too.
+    counts : array of int64, shape (n,), optional
+        Number of ranges of which each consists, either ascending ones without others in between, or
+        equal ones that end before they start. Of selections of the same weight, the one is returned
+        that would be if all of them were given.
 
     Returns
     -------
@@ -51,16 +57,21 @@ def heaviest_ascending(
     -----
     The weighted longest increasing subsequence, in O(n log n).
     """
-    count = len(first)
+    count = places = len(first)
     keep = np.zeros(count, np.uint8)
     ends = np.sort(last)
+    below, rank = (np.searchsorted(ends, one).astype(np.int64) for one in (first, last))
+    if counts is not None and (counts > 1).any():
+        before = np.append(0, np.cumsum(counts[np.argsort(last, kind="stable")]))
+        below, rank, places = before[below], before[rank], int(before[-1])
+        rank[last >= first] += counts[last >= first] - 1
     _core.heaviest_ascending(
-        np.searchsorted(ends, first, side="left").astype(np.int64),
-        np.searchsorted(ends, last, side="left").astype(np.int64),
+        below,
+        rank,
         np.ascontiguousarray(weight, np.int64),
         np.zeros(count, np.int64) if link is None else np.ascontiguousarray(link, np.int64),
-        np.empty(count + 1, np.int64),
-        np.empty(count + 1, np.int64),
+        np.empty(places + 1, np.int64),
+        np.empty(places + 1, np.int64),
         np.empty(count, np.int64),
         np.empty(count, np.int64),
         keep,
@@ -77,7 +88,11 @@ def are_ascending(batches: BatchTable) -> bool:
 
 
 def select_ascending(
-    batches: BatchTable, is_joined: NDArray[np.bool_], start: int = 0, lowest: int = 0
+    batches: BatchTable,
+    is_joined: NDArray[np.bool_],
+    start: int = 0,
+    lowest: int = 0,
+    counts: NDArray[np.int64] | None = None,
 ) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend, from batches that all have valid checksums.
@@ -93,6 +108,9 @@ def select_ascending(
         Position at which the log begins.
     lowest : int
         First offset that the log may contain.
+    counts : array of int64, shape (n,), optional
+        Number of batches of which each row consists, without offsets of others in between; 1 by
+        default.
 
     Returns
     -------
@@ -107,27 +125,38 @@ def select_ascending(
     """
     if are_ascending(batches):
         return np.ones(len(batches), np.bool_)
+    counts = np.ones(len(batches), np.int64) if counts is None else counts
     heads, links = np.flatnonzero(~is_joined), link_weights(batches)
     stop = int(heads[0]) if len(heads) else len(batches)
-    evidence = np.append(support_of_prefix(batches[:stop]), support(batches[stop:]))
-    one = int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
+    evidence = np.append(
+        support_of_prefix(batches[:stop], counts[:stop]), support(batches[stop:], counts[stop:])
+    )
+    inner = inner_links(counts)
+    # The number of batches comes first.
+    one = int((evidence * counts).sum() + links.sum() + inner.sum()) + 1
     weight = np.maximum(1, evidence + one * ~are_far(batches))
     # Damaged batches whose extent is known do not end the log: what follows them is evidence.
-    is_prefix = _heaviest_of_chain(batches[:stop], weight[:stop], links[:stop])
+    is_prefix = _heaviest_of_chain(
+        batches[:stop], weight[:stop] * counts[:stop] + inner[:stop], links[:stop], counts[:stop]
+    )
     count = valid_prefix_count(batches, start)
     prefix = np.flatnonzero(is_prefix[:count])
     # Those that it contradicts are no more evidence than others.
     weight[:count] = np.maximum(1, weight[:count] - IN_PREFIX * ~is_prefix[:count])
-    keep = _select_with(batches, prefix, weight, links)
-    contested = _contested_end(batches, prefix, lowest)
+    weight = weight * counts + inner
+    keep = _select_with(batches, prefix, weight, links, counts)
+    contested = _contested_end(batches, prefix, lowest, counts)
     if not contested:
         return keep
-    other = _select_with(batches, prefix[:-contested], weight, links)
-    return other if other.sum() > keep.sum() else keep
+    other = _select_with(batches, prefix[:-contested], weight, links, counts)
+    return other if counts[other].sum() > counts[keep].sum() else keep
 
 
 def _heaviest_of_chain(
-    batches: BatchTable, weight: NDArray[np.int64], links: NDArray[np.int64]
+    batches: BatchTable,
+    weight: NDArray[np.int64],
+    links: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """
     Select batches of the first chain.
@@ -135,13 +164,13 @@ def _heaviest_of_chain(
     Of two batches that contradict each other, and nothing else, the one is dropped whose offset has
     one flipped bit.
     """
-    keep = _heaviest(batches, weight, links)
+    keep = _heaviest(batches, weight, links, counts)
     is_intact = np.ones(len(batches), np.bool_)
     is_intact[flipped_rows(batches)] = False
     if is_intact.all():
         return keep
-    other = _heaviest(batches, weight, links, is_intact)
-    is_exchange = other.sum() == keep.sum() and (other != keep).sum() == 2
+    other = _heaviest(batches, weight, links, counts, is_intact)
+    is_exchange = counts[other].sum() == counts[keep].sum() and counts[other != keep].sum() == 2
     return other if is_exchange else keep
 
 
@@ -150,6 +179,7 @@ def _select_with(
     prefix: NDArray[np.intp],
     weight: NDArray[np.int64],
     links: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Select batches, among them those of the prefix, or copies of these."""
     has_copy = are_copies(batches.take(prefix), np.delete(batches, prefix))
@@ -158,7 +188,7 @@ def _select_with(
         has_copy[:] = False
     is_copied = are_copies(batches, batches.take(prefix[has_copy]))
     is_possible = ~_contradict(batches, prefix[~has_copy])
-    return _heaviest(batches, weight + more * is_copied, links, is_possible)
+    return _heaviest(batches, weight + more * is_copied, links, counts, is_possible)
 
 
 def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -173,7 +203,9 @@ def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.boo
     return contradict
 
 
-def _contested_end(batches: BatchTable, prefix: NDArray[np.intp], lowest: int) -> int:
+def _contested_end(
+    batches: BatchTable, prefix: NDArray[np.intp], lowest: int, counts: NDArray[np.int64]
+) -> int:
     """
     Return how many batches at the end of the valid prefix have offsets that may be wrong.
 
@@ -184,6 +216,7 @@ def _contested_end(batches: BatchTable, prefix: NDArray[np.intp], lowest: int) -
     if not len(prefix):
         return 0
     first, last, written = batches["base_offset"], last_offset(batches), batches["max_timestamp"]
+    earliest = np.where(counts > 1, batches["base_timestamp"], written)
     gaps = np.flatnonzero(first[prefix[1:]] != last[prefix[:-1]] + 1)
     start = int(gaps[-1]) + 1 if len(gaps) else 0
     low, end = (int(last[prefix[start - 1]]) + 1 if start else lowest), int(last[prefix[-1]])
@@ -194,10 +227,14 @@ def _contested_end(batches: BatchTable, prefix: NDArray[np.intp], lowest: int) -
     known = low if start else int(first[rivals].min())
     if int(first[prefix[start]]) - known >= SEGMENT_OFFSETS:
         return len(prefix) - start
-    mine, theirs = written[prefix[start:]], written[rivals]
-    if start and 0 <= mine.min() and mine.max() < theirs.min():
+    mine, begin, end_of_rivals = (
+        prefix[start:],
+        earliest[prefix[start:]].min(),
+        written[rivals].max(),
+    )
+    if start and 0 <= begin and written[mine].max() < earliest[rivals].min():
         return len(prefix) - start
-    if start < len(prefix) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
+    if start < len(prefix) - 1 or len(gaps) > 1 or begin > end_of_rivals:
         return 0
     offset, size = int(first[prefix[-1]]), end - int(first[prefix[-1]])
     return int(low + size < int(first[rivals].min()) and differ_in_one_bit(offset, low))
@@ -207,6 +244,7 @@ def _heaviest(
     batches: BatchTable,
     weight: NDArray[np.int64],
     links: NDArray[np.int64],
+    counts: NDArray[np.int64],
     is_possible: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:
     first, last = batches["base_offset"], last_offset(batches)
@@ -214,7 +252,9 @@ def _heaviest(
     if is_possible is not None:
         keep &= is_possible
     links = np.where(np.append(False, keep[:-1]), links, 0)
-    keep[keep] = heaviest_ascending(first[keep], last[keep], weight[keep], links[keep])
+    keep[keep] = heaviest_ascending(
+        first[keep], last[keep], weight[keep], links[keep], counts[keep]
+    )
     return keep
 
 
@@ -224,6 +264,7 @@ def select_in_order(
     is_joined: NDArray[np.bool_],
     start: int = 0,
     lowest: int = 0,
+    counts: NDArray[np.int64] | None = None,
 ) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend; batches with wrong checksums have no weight.
@@ -233,7 +274,7 @@ def select_in_order(
     batches : array of BATCH_DTYPE, shape (n,)
     is_valid : array of bool, shape (n,)
         Which batches have a valid checksum.
-    is_joined, start, lowest
+    is_joined, start, lowest, counts
         As in `select_ascending`.
 
     Returns
@@ -247,7 +288,8 @@ def select_in_order(
     # A valid batch is joined if all batches since the last valid one are.
     breaks = np.cumsum(~is_joined)[valid]
     is_joined = np.diff(breaks, prepend=0) == 0
-    is_selected = select_ascending(batches.take(valid), is_joined, start, lowest)
+    counts = None if counts is None else counts[valid]
+    is_selected = select_ascending(batches.take(valid), is_joined, start, lowest, counts)
     keep[valid[~is_selected]] = False
     damaged = np.flatnonzero(~is_valid)
     keep[damaged] = are_between(batches.compress(keep), batches.take(damaged), 0, HIGHEST_OFFSET)

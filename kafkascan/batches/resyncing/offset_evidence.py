@@ -105,11 +105,16 @@ def link_weights(batches: BatchTable) -> NDArray[np.int64]:
     return links
 
 
-def support(batches: BatchTable) -> NDArray[np.int64]:
+def inner_links(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the `link_weights` within rows that consist of several batches."""
+    return (counts - 1) * _LINKED
+
+
+def support(batches: BatchTable, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return more weight for batches whose offsets agree with the record counts around them."""
     origin = _origins(batches)
-    _, origin_of, seen = np.unique(origin, return_inverse=True, return_counts=True)
-    seen = seen[origin_of]
+    values, origin_of = np.unique(origin, return_inverse=True)
+    seen = _sums(origin_of, counts, len(values))[origin_of]
     support: NDArray[np.int64] = np.minimum(seen, _MOST_IN_SUPPORT)
     is_near = np.zeros(len(batches), np.bool_)
     for distance in (1, 2):
@@ -120,11 +125,12 @@ def support(batches: BatchTable) -> NDArray[np.int64]:
     return support
 
 
-def support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
+def support_of_prefix(batches: BatchTable, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return more weight for the valid prefix of a chain, and for batches that agree with it."""
     count = prefix_count(batches)
     origin = _origins(batches)
-    values, seen = np.unique(origin[:count], return_counts=True)
+    values, origin_of = np.unique(origin[:count], return_inverse=True)
+    seen = _sums(origin_of, counts[:count], len(values))
     frequent = values[seen >= _FEWEST_IN_SUPPORT]
     support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
     support[:count] += IN_PREFIX
@@ -138,6 +144,11 @@ def flipped_rows(batches: BatchTable) -> NDArray[np.intp]:
     rows: NDArray[np.intp] = np.flatnonzero(changed) + 1
     is_one_bit = (changed & (changed - 1) == 0)[rows - 1]
     return rows[is_one_bit] if len(rows) == 1 else rows[:0]
+
+
+def _sums(group_of: NDArray[np.intp], counts: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+    """Return the sum of the counts of each group."""
+    return np.bincount(group_of, counts, groups).astype(np.int64)
 
 
 def _origins(batches: BatchTable) -> NDArray[np.int64]:

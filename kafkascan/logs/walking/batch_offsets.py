@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,13 +61,21 @@ class BatchOffsets:
         """Add lost bytes: the offsets between the batches around them are no gap."""
         self.is_after_loss = True
 
-    def add_around(self, losses: Sequence[int], batches: BatchTable) -> None:
+    def add_around(self, losses: Sequence[int], tables: Iterable[BatchTable]) -> None:
         """Add the next batches, with the positions of lost bytes before, among and after them."""
-        rows = np.searchsorted(batches["position"], np.unique(losses)).tolist()
-        self.add(batches[: rows[0] if rows else None])
-        for row, stop in itertools.pairwise([*rows, len(batches)]):
+        starts, at = np.unique(losses), 0
+        for batches in tables:
+            if not len(batches):
+                continue
+            stop = int(np.searchsorted(starts, batches["position"][-1], "right"))
+            rows = np.searchsorted(batches["position"], starts[at:stop]).tolist()
+            self.add(batches[: rows[0] if rows else None])
+            for row, end in itertools.pairwise([*rows, len(batches)]):
+                self.add_loss()
+                self.add(batches[row:end])
+            at = stop
+        if at < len(starts):
             self.add_loss()
-            self.add(batches[row:stop])
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches, of which `screen` may have returned the flags already."""

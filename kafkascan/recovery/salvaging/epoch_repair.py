@@ -52,9 +52,10 @@ def repair_epochs(
     if len(rows) < 2:
         return log
     known = np.unique(np.array(list(known_epochs), np.int64))
+    counts = log.runs.counts(log.batches)[rows]
     is_possible = _are_possible(epochs, known)
-    is_trusted = _trusted(epochs, known)
-    is_damaged = ~is_trusted & _are_contradicted(epochs, is_trusted, known)
+    is_trusted = _trusted(epochs, known, counts)
+    is_damaged = ~is_trusted & _are_contradicted(epochs, is_trusted, known, counts)
     trusted = np.flatnonzero(is_trusted)
     if not is_damaged.any() or not len(trusted):
         return log
@@ -131,17 +132,19 @@ def _bits_between(some: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray
     return bits
 
 
-def _trusted(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _trusted(
+    epochs: NDArray[np.int64], known: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Select epochs that do not decrease, preferring frequent epochs and known ones."""
-    values, value_of, counts = np.unique(epochs, return_inverse=True, return_counts=True)
-    is_known = np.isin(values, known)
-    weight = (2 + (counts > 1) + 4 * is_known)[value_of]
+    values, value_of = np.unique(epochs, return_inverse=True)
+    is_frequent = np.bincount(value_of, counts) > 1
+    weight = (2 + is_frequent + 4 * np.isin(values, known))[value_of] * counts
     keep = epochs >= NO_PARTITION_LEADER_EPOCH
     if (np.diff(epochs[keep]) < 0).any():
         here = epochs[keep]
-        keep[keep] = heaviest_ascending(2 * here + 1, 2 * here, weight[keep])
+        keep[keep] = heaviest_ascending(2 * here + 1, 2 * here, weight[keep], counts=counts[keep])
     if len(known):
-        keep &= ~are_missing(epochs, known) | (counts > 1)[value_of]
+        keep &= ~are_missing(epochs, known) | is_frequent[value_of]
     return keep
 
 
@@ -159,7 +162,10 @@ def are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[
 
 
 def _are_contradicted(
-    epochs: NDArray[np.int64], is_trusted: NDArray[np.bool_], known: NDArray[np.int64]
+    epochs: NDArray[np.int64],
+    is_trusted: NDArray[np.bool_],
+    known: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """
     Return which epochs are impossible, or contradict trusted ones that are enough evidence.
@@ -168,21 +174,22 @@ def _are_contradicted(
     epoch are more evidence than higher ones before it: most wrong epochs are too high, because the
     highest bits of true ones are zero.
     """
-    higher, lower = _count_contradicting(epochs, is_trusted)
+    higher, lower = _count_contradicting(epochs, is_trusted, counts)
     are: NDArray[np.bool_] = higher + 2 * lower >= CLEARLY_MORE
     if len(known):
-        higher, lower = _count_contradicting(epochs, is_trusted & np.isin(epochs, known))
+        higher, lower = _count_contradicting(epochs, is_trusted & np.isin(epochs, known), counts)
         are |= ~np.isin(epochs, known) & (higher + lower > 0)
         are |= are_missing(epochs, known)
     return are | (epochs < NO_PARTITION_LEADER_EPOCH)
 
 
 def _count_contradicting(
-    epochs: NDArray[np.int64], is_evidence: NDArray[np.bool_]
+    epochs: NDArray[np.int64], is_evidence: NDArray[np.bool_], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count for each epoch the higher ones before it, and the lower ones after it, which ascend."""
     evidence = epochs[is_evidence]
-    before: NDArray[np.int64] = np.cumsum(is_evidence) - is_evidence
-    not_higher = np.minimum(before, np.searchsorted(evidence, epochs, "right"))
-    not_lower = np.maximum(before, np.searchsorted(evidence, epochs, "left"))
+    number = np.append(0, np.cumsum(counts[is_evidence]))
+    before: NDArray[np.int64] = number[np.cumsum(is_evidence) - is_evidence]
+    not_higher = np.minimum(before, number[np.searchsorted(evidence, epochs, "right")])
+    not_lower = np.maximum(before, number[np.searchsorted(evidence, epochs, "left")])
     return before - not_higher, not_lower - before

@@ -9,12 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.batch_runs import NEIGHBOURS
 from kafkascan.batches.resyncing.gaps import damaged_batches
-from kafkascan.batches.resyncing.kept_ranges import (
-    NEIGHBOURS,
-    headers_at,
-    kept_ranges,
-)
+from kafkascan.batches.resyncing.kept_ranges import headers_at, kept_ranges
 from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
 from kafkascan.batches.resyncing.offset_evidence import are_copies, valid_prefix_count
 from kafkascan.batches.resyncing.ranges import KeptRange as KeptRange
@@ -39,16 +36,21 @@ def without_foreign(
     prefix = valid_prefix_count(log.batches, 0)  # Kafka's recovery keeps these
     ranges = ranges_of(log, source)
     are_odd = np.array([one.is_doubtful for one in ranges], np.bool_)
-    stops = np.cumsum([one.batches for one in ranges], dtype=np.int64)
-    starts = np.append(0, stops)[:-1]
+    positions = np.array([one.position for one in ranges], np.int64)
+    starts = np.searchsorted(log.batches["position"], positions).astype(np.int64)
+    stops = np.append(starts[1:], len(log.batches))[: len(starts)]
     is_dropped = are_odd & (starts >= prefix)
     if doubtful == "keep":
         sure = np.flatnonzero(np.repeat(~are_odd, stops - starts))
+        if _have_sequences_in_runs(log, starts[is_dropped], stops[is_dropped]):
+            return without_foreign(log.whole(), source, doubtful=doubtful)
         is_dropped[is_dropped] = _are_foreign(
             log.batches, sure, starts[is_dropped], stops[is_dropped]
         )
     if not is_dropped.any():
         return log, ranges
+    if len(log.runs.find(log.batches)[0]):
+        return without_foreign(log.whole(), source, doubtful=doubtful)
     is_kept = np.repeat(~is_dropped, stops - starts)
     dropped = set(log.batches["position"][~is_kept].tolist())
     foreign = damaged_batches(log.batches[starts[is_dropped]], "NESTED")
@@ -78,7 +80,25 @@ def ranges_of(
     # Batches that only foreign ones contradicted were restored; either may be the log's.
     foreign = log.foreign[~are_copies(log.foreign, log.batches)]
     dropped = sorted_by_position(join_tables([log.dropped, foreign, stored[are_plausible]]))
-    return kept_ranges(source, 0, log.batches, log.damaged, dropped, copies, is_contested)
+    return kept_ranges(
+        source,
+        0,
+        log.batches,
+        log.damaged,
+        dropped,
+        copies,
+        is_contested,
+        log.runs.counts(log.batches),
+    )
+
+
+def _have_sequences_in_runs(
+    log: RepairedLog, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> bool:
+    """Return whether ranges contain runs of idempotent producers."""
+    at, _ = log.runs.find(log.batches)
+    at = at[log.batches["producer_id"][at] > NO_PRODUCER_ID]
+    return bool((np.searchsorted(at, starts) < np.searchsorted(at, stops)).any())
 
 
 def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:

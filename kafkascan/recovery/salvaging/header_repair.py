@@ -14,7 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_rows, join_tables, size_in_bytes
+from kafkascan.batches.columns import (
+    BatchTable,
+    join_rows,
+    join_tables,
+    last_offset,
+    size_in_bytes,
+)
+from kafkascan.batches.resyncing.batch_runs import BatchRuns
 from kafkascan.batches.resyncing.gaps import (
     DAMAGED_DTYPE,
     UNCOVERED,
@@ -94,6 +101,8 @@ class RepairedLog:
     damaged : DamagedRanges
     repairs : list of FieldRepair
         Sorted by position.
+    runs : BatchRuns
+        Of the batches.
     copies : ndarray of BATCH_DTYPE
         Copies of batches of the log, at other positions.
     dropped : ndarray of BATCH_DTYPE
@@ -108,10 +117,16 @@ class RepairedLog:
     batches: BatchTable
     damaged: DamagedRanges
     repairs: list[FieldRepair]
+    runs: BatchRuns
     copies: BatchTable = field(default_factory=_no_batches)
     dropped: BatchTable = field(default_factory=_no_batches)
     foreign: BatchTable = field(default_factory=_no_batches)
     has_found_batches: bool = False
+
+    def whole(self) -> RepairedLog:
+        """Return the log with a row for each batch."""
+        runs = BatchRuns.none(self.runs.source)
+        return replace(self, batches=self.runs.whole(self.batches), runs=runs)
 
     def patches(self) -> dict[int, bytes]:
         """Return the new first bytes of repaired batches, by position."""
@@ -149,19 +164,21 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
     batches, damaged = scan.batches, _damaged_ranges(source, scan)
     found, unmatched = _match_checksums(source, _split_by_lengths(source, damaged))
     if not len(found):
-        return RepairedLog(batches, unmatched, [])
+        return RepairedLog(batches, unmatched, [], scan.runs)
     fits = ~np.isin(found["position"], damaged.rows["position"][damaged.have(OUT_OF_ORDER)])
     fits[fits] = fitting(batches, found.compress(fits), lowest, highest)
-    batches, dropped = with_rows(batches, found.compress(fits)), found.compress(~fits)
+    dropped = found.compress(~fits)
+    batches, runs = _near_offsets_of(dropped, batches, scan.runs)
+    batches = with_rows(batches, found.compress(fits))
     is_copy = are_copies(dropped, batches)
     placement = OffsetRepair(
-        batches, dropped.compress(~is_copy), unmatched, lowest, highest
+        batches, dropped.compress(~is_copy), unmatched, runs, lowest, highest
     ).place()
     batches = with_rows(batches, placement.batches)
     # A damaged offset may be that of another batch with the same content.
     copies = dropped.compress(is_copy)
     are_own = _may_be_own(copies, batches)
-    own = OffsetRepair(batches, copies.compress(are_own), unmatched, lowest, highest).place()
+    own = OffsetRepair(batches, copies.compress(are_own), unmatched, runs, lowest, highest).place()
     copies = sorted_by_position(join_tables([copies.compress(~are_own), own.dropped]))
     batches = with_rows(batches, own.batches)
     changed = _rows_at(batches, found["position"])
@@ -171,10 +188,22 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         batches=batches,
         damaged=unmatched.joined([damaged_batches(placement.dropped, OUT_OF_ORDER)]),
         repairs=repairs,
+        runs=runs,
         copies=copies,
         dropped=placement.dropped.compress(are_as_stored(source, placement.dropped)),
         has_found_batches=True,
     )
+
+
+def _near_offsets_of(
+    others: BatchTable, batches: BatchTable, runs: BatchRuns
+) -> tuple[BatchTable, BatchRuns]:
+    """Return the batches of a log, with a row for each of those that others may contradict."""
+    if not len(others):
+        return batches, runs
+    if not runs.are_dense(batches):
+        return runs.whole(batches), BatchRuns.none(runs.source)
+    return runs.opened(batches, np.append(others["base_offset"], last_offset(others)))
 
 
 def _may_be_own(copies: BatchTable, batches: BatchTable) -> NDArray[np.bool_]:

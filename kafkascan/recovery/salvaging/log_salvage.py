@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from kafkascan.batches.resyncing.gaps import UNCOVERED
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
-from kafkascan.batches.resyncing.resync import ResyncScan
 from kafkascan.batches.scattered_reads import read_pieces
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -58,7 +57,6 @@ from kafkascan.recovery.salvaging.segment_salvage import (
     not_copied,
     salvage_segment,
 )
-from kafkascan.recovery.salvaging.valid_batches import salvage_valid
 
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.
@@ -142,9 +140,8 @@ def salvage(
     Every batch is kept that has a valid checksum and offsets that fit. Base offset, length, leader
     epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
     batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
-    in the size of the logs, for any bytes. Memory is bounded for segments of which no batch
-    follows the first damage; the evidence about another one takes 200 to 350 bytes for each of its
-    batches.
+    in the size of the logs, for any bytes. Memory grows with the damage of a segment, not with its
+    size, unless many of its batches contradict each other.
 
     If segments overlap, each offset is kept in the segment from which a log is read (see
     `OffsetCursor`), and reported as a duplicate in the others.
@@ -380,32 +377,18 @@ def _copy_segment(
     result, patches = SegmentSalvage(name, base_offset), dict[int, bytes]()
     try:
         with segment.open() as source:
-            known_epochs, offsets = _known_epochs(segment.folder), SegmentOffsets(segment)
-            found: SegmentSalvage | ResyncScan | None = None
-            if bounds.lowest <= (base_offset or 0):
-                found = salvage_valid(
-                    source,
-                    name,
-                    base_offset,
-                    offsets,
-                    highest=bounds.highest,
-                    known_epochs=known_epochs,
-                )
-            if isinstance(found, SegmentSalvage):
-                result = found
-            else:
-                result, log = salvage_segment(
-                    source,
-                    name,
-                    base_offset,
-                    highest=bounds.highest,
-                    known_epochs=known_epochs,
-                    doubtful=doubtful,
-                    scan=found,
-                )
-                result, log = without_covered(result, log, bounds)
-                patches, offsets = log.patches(), SegmentOffsets(segment)
-                offsets.add_around([one.position for one in result.losses], log.batches)
+            result, salvaged = salvage_segment(
+                source,
+                name,
+                base_offset,
+                highest=bounds.highest,
+                known_epochs=_known_epochs(segment.folder),
+                doubtful=doubtful,
+            )
+            result, salvaged = without_covered(result, salvaged, bounds)
+            patches, offsets = salvaged.patches(), SegmentOffsets(segment)
+            tables = salvaged.runs.tables(salvaged.batches, with_dense=False)
+            offsets.add_around([one.position for one in result.losses], tables)
             if folder is not None and (result.batches or bounds.keeper is None):
                 like = segment.path if segment.path.is_file() else None
                 with AtomicFile(folder / (result.copied_as or name), like=like) as file:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.batch_runs import BatchRuns
 from kafkascan.batches.resyncing.gaps import DamagedRanges
 from kafkascan.batches.resyncing.offset_evidence import by_content
 
@@ -62,6 +63,8 @@ class OffsetRepair:
         log, or none is.
     damaged : DamagedRanges
         Bytes that are in neither.
+    runs : BatchRuns
+        Of the batches; none has offsets of dropped batches.
     lowest, highest : int
         Range of the offsets that the segment may contain, inclusive.
     """
@@ -71,10 +74,11 @@ class OffsetRepair:
         batches: BatchTable,
         dropped: BatchTable,
         damaged: DamagedRanges,
+        runs: BatchRuns,
         lowest: int,
         highest: int,
     ) -> None:
-        self._batches, self._dropped = batches, dropped
+        self._batches, self._dropped, self._runs = batches, dropped, runs
         self._lowest, self._highest = lowest, highest
         self._first, self._last = batches["base_offset"], last_offset(batches)
         # Number of offsets that are missing before each row.
@@ -195,7 +199,9 @@ class OffsetRepair:
         """
         first, last, count = batches["base_offset"], last_offset(batches), len(self._first)
         low, high = np.searchsorted(self._last, first), np.searchsorted(self._first, last, "right")
-        contradicting = np.maximum(rows - low, 0) + np.maximum(high - rows, 0)
+        number = np.append(0, np.cumsum(self._runs.counts(self._batches)))
+        contradicting = np.maximum(number[rows] - number[low], 0)
+        contradicting += np.maximum(number[high] - number[rows], 0)
         rival = np.where(low < rows, low, rows)
         are_flipped, fit = _differ_in_bit(first, offsets), self._have_fitting_epoch(batches, rows)
         are_free, is_at_end = low == high, low == count
@@ -359,7 +365,9 @@ class OffsetRepair:
 
         The second may be the damaged one if the times of both do not show their order.
         """
-        may_be: NDArray[np.bool_] = np.isin(_contents(batches), _contents(self._batches))
+        may_be, contents = np.zeros(len(batches), np.bool_), _contents(batches)
+        for table in self._runs.tables(self._batches):
+            may_be |= np.isin(contents, _contents(table))
         first = batches["base_offset"]
         row = np.searchsorted(self._first, first)
         has_twin = np.flatnonzero(row < len(self._first))

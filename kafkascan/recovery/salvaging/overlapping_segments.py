@@ -158,6 +158,7 @@ def without_covered(
     """Return the result without the batches at the start that an earlier segment keeps."""
     if bounds.lowest <= (result.base_offset or 0):
         return result, log
+    log = log.whole()
     kept = rows_from(log.batches, bounds.lowest)
     dropped = log.batches[: len(log.batches) - len(kept)]
     counts = kept["records_count"]

@@ -13,7 +13,7 @@ from kafkascan.batches.resyncing.gaps import NOT_A_LOG, known_values
 from kafkascan.batches.resyncing.kept_ranges import are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
-from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
+from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source, read_bytes
@@ -172,7 +172,6 @@ def salvage_segment(
     known_epochs: Collection[int] = (),
     doubtful: Doubtful = "keep",
     threads: int | None = 1,
-    scan: ResyncScan | None = None,
 ) -> tuple[SegmentSalvage, RepairedLog]:
     """
     Find the batches of a segment that can be kept.
@@ -193,8 +192,6 @@ def salvage_segment(
         the log.
     threads : int, optional
         As in `verify_crcs`.
-    scan : ResyncScan, optional
-        Its whole scan, with verified checksums and `segment_offsets`, if there is one.
 
     Returns
     -------
@@ -204,10 +201,9 @@ def salvage_segment(
     """
     known_end = highest if highest < HIGHEST_OFFSET else None
     lowest, highest = segment_offsets(base_offset, highest)
-    if scan is None:
-        scan = scan_with_resync(
-            source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest
-        )
+    scan = scan_with_resync(
+        source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest, joined=True
+    )
     log = repair_headers(source, scan, lowest, highest)
     log, kept = without_foreign(log, source, doubtful=doubtful)
     for _ in range(_MOST_SELECTIONS):  # foreign batches may have outweighed those of the log
@@ -221,14 +217,13 @@ def salvage_segment(
     if log is not before or is_contested.any():
         kept = ranges_of(log, source, is_contested)
     log = with_doubts(log, are_doubtful(log.batches, kept))
-    counts = log.batches["records_count"]
     result = SegmentSalvage(
         name,
         base_offset,
         size=source.size,
         kept_bytes=int(size_in_bytes(log.batches).sum()),
-        batches=len(log.batches),
-        records=None if (counts < 0).any() else int(counts.sum(dtype=np.int64)),
+        batches=int(log.runs.counts(log.batches).sum()),
+        records=log.runs.records(log.batches),
         end=scan.end,
         zero_tail_bytes=source.size - scan.position if scan.end is ScanEnd.ZERO_TAIL else 0,
         pieces=kept,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 import kafkascan as ks
-from kafkascan.batches.resyncing import resync
+from kafkascan.batches.resyncing import batch_search
 from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
 from kafkascan.recovery.salvaging.epoch_repair import repair_epochs
 from kafkascan.recovery.salvaging.header_repair import RepairedLog, repair_headers
@@ -196,7 +196,7 @@ def test_any_bytes(parts: list[bytes]) -> None:
     found = scan_with_resync(ks.Source(log), 0, len(log))
     _assert_tiles(found)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resync, "_WINDOW", 256)
+        patch.setattr(batch_search, "_WINDOW", 256)
         read = scan_with_resync(ks.Source(_Read(log)), 0, len(log))
     if read.is_exhaustive:
         assert np.array_equal(read.batches, found.batches)

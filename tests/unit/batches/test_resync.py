@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.batches.resyncing import resync
+from kafkascan.batches.resyncing import batch_search
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, Rig, batch_v2, message_v0, message_v1, sign
@@ -246,7 +246,7 @@ def test_sources_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     expected = kept(rig.log)
     assert expected == without(200, 0, 20, 21, 50, 90, 198)
     for window in (1 << 24, 8192, 3000):
-        monkeypatch.setattr(resync, "_WINDOW", window)
+        monkeypatch.setattr(batch_search, "_WINDOW", window)
         assert kept(str(path)) == expected  # type: ignore[arg-type]
         with ks.Source(path, memory_map=False) as source:
             assert kept(source) == expected
@@ -284,7 +284,7 @@ def test_the_repr_contains_gaps() -> None:
 def test_forged_huge_lengths_do_not_exceed_the_reading_budget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(resync, "_WINDOW", 4096)
+    monkeypatch.setattr(batch_search, "_WINDOW", 4096)
     rig = Rig()
     for row in range(400):
         rig.batch(b"", base_offset=row, batch_length=20_000, crc=1)

@@ -97,6 +97,7 @@ class Campaign:
             highest=log.highest,
             known_epochs=log.epochs if knows_epochs else (),
         )
+        repaired = repaired.whole()
         kept = oracle.rows_of_salvage(segment, repaired)
         yield from (f"salvage, {one}" for one in oracle.losses(kept, log.highest))
         yield from (f"salvage, {one}" for one in oracle.strangers(kept, repaired.repairs))
