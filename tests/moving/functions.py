@@ -170,6 +170,7 @@ FUNCTIONS: dict[str, Reader] = {
     "read_records committed": lambda path: _records(
         ks.read_records(path, on_corrupt="stop", isolation="read_committed")
     ),
+    "open_view": lambda path: _records(ks.read_records(ks.logs.open_view(path), on_corrupt="stop")),
     "iter_records": _iterated,
     "iter_records committed": lambda path: _iterated(path, isolation="read_committed"),
     "scan_log_dir": _scanned,
