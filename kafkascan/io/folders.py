@@ -219,8 +219,7 @@ class PinnedFolder(DiskFolder):
 
     def again(self) -> PinnedFolder:
         """Return the folder with the same files, of which nothing was read yet."""
-        is_unread = self.newer is None and self._reads == FolderReads()
-        return self if is_unread else PinnedFolder(self, self._pins)
+        return PinnedFolder(self, self._pins)
 
     def listed_again(self, gone: str) -> PinnedFolder:
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -364,14 +365,19 @@ class LogChecks:
 
     def finish(self) -> None:
         """Add that the log changed, and the gaps, if nothing says that it was compacted."""
-        self._add_change()
-        if self.is_selection or self._is_compacted or not self._gaps:
-            return
-        if self.problems.is_cleaned(self.log.partition):
-            return
-        for one in self._gaps:
-            if not one.is_in_place():  # retention or the cleaner went on while the log was read
-                continue
+        gaps: list[_Gap] = []
+        if self.has_gaps and not (
+            self.is_selection or self.problems.is_cleaned(self.log.partition)
+        ):
+            gaps = self._gaps
+        # Retention or the cleaner went on while the log was read.
+        are_in_place = [gap.is_in_place() for gap in gaps]
+        change = change_of(self.log)
+        if change is None and not all(are_in_place):
+            change = LogChange.START
+        if change is not None:
+            self._add_change(change)
+        for one in itertools.compress(gaps, are_in_place):
             self.problems.add_missing(
                 self.log.partition,
                 OFFSET_GAP,
@@ -384,17 +390,16 @@ class LogChecks:
                 one.missing,
             )
 
-    def _add_change(self) -> None:
-        change, log = change_of(self.log), self.log
-        if change is not None:
-            folder = log.segments[0].folder
-            gone = folder.gone if isinstance(folder, PinnedFolder) else None
-            is_note = change in (LogChange.START, LogChange.EMPTIED, LogChange.DELETED)
-            severity = Severity.NOTE if is_note else Severity.WARNING
-            self.problems.add_guess(
-                log.partition, CHANGED_WHILE_READ, _CHANGES[change],
-                folder.path / gone if gone else folder.path, severity=severity,
-            )  # fmt: skip
+    def _add_change(self, change: LogChange) -> None:
+        segments = self.log.segments
+        folder = segments[0].folder if segments else self.log.partition.folder
+        gone = folder.gone if isinstance(folder, PinnedFolder) else None
+        is_note = change in (LogChange.START, LogChange.EMPTIED, LogChange.DELETED)
+        severity = Severity.NOTE if is_note else Severity.WARNING
+        self.problems.add_guess(
+            self.log.partition, CHANGED_WHILE_READ, _CHANGES[change],
+            folder.path / gone if gone else folder.path, severity=severity,
+        )  # fmt: skip
 
     def _add_offsets(self, one: SegmentOffsets) -> None:
         segment, named = one.segment, one.segment.base_offset

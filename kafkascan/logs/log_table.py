@@ -79,6 +79,7 @@ class LogBatches(AnyTable):
         self.column_names = column_names
         self.ends: list[SegmentEnd] = []
         self._logs = logs
+        self._was_read = False
         self._problems = LogProblems(logs)
         self._rows = rows
         self._threads = threads_for(self.segments, threads)
@@ -117,11 +118,12 @@ class LogBatches(AnyTable):
     def _chunks(
         self, problems: LogProblems, threads: int, rows: int | None = None
     ) -> Iterator[LogChunk]:
-        logs = [log.again() for log in self._logs]
-        if logs != self._logs:
-            self.segments = read_segments(logs, once=self._once)
+        if self._was_read:
+            self._logs = [log.again() for log in self._logs]
+            self.segments = read_segments(self._logs, once=self._once)
+        self._was_read = True
         return read_chunks(
-            logs,
+            self._logs,
             self.segments,
             problems,
             threads,

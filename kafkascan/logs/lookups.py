@@ -275,6 +275,10 @@ def _segments(source: LogLike, log_start_offset: int | None) -> tuple[list[_Sear
     """Return the segments to search, and the log's first offset."""
     if isinstance(source, (str, os.PathLike, ObjectUrl)):
         source = find_partition(source) or source
+    if isinstance(source, LogView) and source.is_single_file:
+        first = source.start_offset if source.has_deleted_offsets else 0
+        file = source.segments[0].listed()
+        return [_Searched(0, file, _file_of(file))], log_start_offset or first
     if isinstance(source, (LogView, PartitionDir)):
         (log,) = open_logs(source, log_start_offset)
         last = log.segments[-1]

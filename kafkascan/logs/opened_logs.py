@@ -57,6 +57,8 @@ class LogView:
         Names of the marks in the folder of rewrites in place that did not end.
     names : sequence of str
         Names of the files in the folder of a partition, as of when its segments were listed.
+    is_kept : bool
+        Whether the answers about it are to fit together: one of a newer listing is a problem.
     """
 
     partition: PartitionDir
@@ -65,6 +67,7 @@ class LogView:
     error: OSError | None = None
     rewrite_marks: Sequence[str] = ()
     names: Sequence[str] = ()
+    is_kept: bool = False
 
     def __repr__(self) -> str:
         return (
@@ -88,8 +91,6 @@ class LogView:
         if not isinstance(folder, PinnedFolder):
             return self
         unread = folder.again()
-        if unread is folder:
-            return self
         segments = tuple(
             SegmentFile(segment.file_name, segment.name, unread) for segment in self.segments
         )
@@ -160,7 +161,7 @@ def change_of(log: LogView) -> LogChange | None:
             return None
         if folder.is_replaced_by(newer):
             return LogChange.ALL if newer.has_bytes else LogChange.EMPTIED
-        return LogChange.START if _has_new_start(log, newer) else None
+        return LogChange.START if log.is_kept or _has_new_start(log, newer) else None
     if newer is not None and not folder.has_same(PARTITION_METADATA, newer):
         return LogChange.WHOLE
     if newer is None or folder.has_cut or newer.live_logs[-1] < folder.live_logs[-1]:
@@ -290,10 +291,9 @@ def open_logs(
 
 
 def _starting_at(log: LogView, start_offset: int) -> LogView:
-    """Return a view for another answer, with another log start offset; a file is read whole."""
+    """Return a view for another answer, with another log start offset."""
     base_offset = (log.segments[0].base_offset or 0) if log.segments else 0
-    start = base_offset if log.is_single_file else max(start_offset, base_offset)
-    return replace(log.again(), start_offset=start)
+    return replace(log.again(), start_offset=max(start_offset, base_offset))
 
 
 def open_view(
@@ -336,7 +336,9 @@ def open_view(
     if isinstance(place, (str, os.PathLike)) and not is_url(place):
         place = PinnedFile.of(os.fspath(place))
     (view,) = open_logs(place, log_start_offset)
-    return view
+    if view.is_single_file and log_start_offset is not None:
+        view = _starting_at(view, log_start_offset)
+    return replace(view, is_kept=True)
 
 
 def selected_logs(logs: LogsLike, wanted: PartitionFilter) -> LogsLike:

@@ -171,8 +171,7 @@ def read_records(
     )
     if isinstance(place, (LogView, PartitionDir)):
         return at_one_moment(place, lambda views: scan.table(views[0]), log_start_offset)
-    require_not_negative(log_start_offset=log_start_offset)
-    return scan.table_of_source(place, batches, log_start_offset or 0)
+    return scan.table_of_source(place, batches, _start_of(source, log_start_offset))
 
 
 def iter_records(
@@ -251,8 +250,7 @@ def iter_records(
     )
     if isinstance(place, (LogView, PartitionDir)):
         return scan.tables(open_logs(place, log_start_offset)[0])
-    require_not_negative(log_start_offset=log_start_offset)
-    return scan.tables_of_source(place, batches, log_start_offset or 0)
+    return scan.tables_of_source(place, batches, _start_of(source, log_start_offset))
 
 
 # ---- typed keys and values -------------------------------------------------------------------
@@ -286,12 +284,22 @@ def _decoding_of(
 
 
 def _partition_or_source(source: LogLike, batches: BatchTable | None) -> LogLike:
-    """Return the partition that a path names; other sources as they are."""
+    """Return the partition that a path names, and the file of a view of one; others as they are."""
+    if isinstance(source, LogView) and source.is_single_file:
+        return source.segments[0].listed()
     if isinstance(source, (str, os.PathLike, ObjectUrl)):
         source = find_partition(source) or source
     if isinstance(source, (LogView, PartitionDir)) and batches is not None:
         raise ValueError(f"{source.path}: give the segment to which the batches belong")
     return source
+
+
+def _start_of(source: LogLike, log_start_offset: int | None) -> int:
+    """Return the first offset that is read of a file; 0 reads all of it."""
+    require_not_negative(log_start_offset=log_start_offset)
+    if log_start_offset is None and isinstance(source, LogView) and source.has_deleted_offsets:
+        return source.start_offset
+    return log_start_offset or 0
 
 
 # ---- offsets and times -------------------------------------------------------------------------

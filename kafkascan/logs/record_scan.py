@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.io.folders import SingleFileFolder
+from kafkascan.io.source_protocols import PinnedFile
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.urls import ObjectUrl
@@ -141,6 +142,9 @@ class RecordScan:
 
         is_read = self._is_read(log)
         options = replace(options, also_stored=(*options.also_stored, *_ORDERED))
+
+        if not log.segments:
+            return
 
         def read(inputs: Sequence[SegmentInput]) -> FoundRows[RecordTable]:
             segments, position = [one.segment for one in inputs], inputs[0].start_position
@@ -338,7 +342,13 @@ def _mask_of(transactions: CommittedView, problems: LogProblems) -> Visible:
 
 
 def log_of(source: SourceLike) -> PartitionDir | None:
-    """Return the partition of a live segment that is given by its path or URL, or as a file."""
+    """
+    Return the partition of a live segment that is given by its path or URL, or as a file.
+
+    None for a file as of an earlier moment: its folder is that of now.
+    """
+    if isinstance(source, PinnedFile):
+        return None
     if isinstance(source, Source) and source.is_file:
         source = source.path
     if isinstance(source, (str, os.PathLike, ObjectUrl)):

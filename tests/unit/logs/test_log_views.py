@@ -131,13 +131,57 @@ def test_a_view_of_a_file_notices_another_file(partition: HealthyPartition, chan
         if change == "replaced":
             log.with_name("other").write_bytes(data)  # takes the inode
             log.write_bytes(data)
-    with pytest.raises(FileGoneError):
-        ks.read_records(view)
-    table = ks.read_records(view, on_corrupt="stop")
-    assert [one.symbol for one in table.problems] == ["FILE_GONE"]
+    for isolation in ("read_uncommitted", "read_committed"):
+        with pytest.raises(FileGoneError):
+            ks.read_records(view, isolation=isolation, on_corrupt="stop")
     chunks = ks.scan_log_dir(view)
     assert chunks.to_arrow().num_rows == 0
     assert [one.symbol for one in chunks.problems] == ["FILE_GONE"]
+
+
+def test_a_view_of_a_file_is_read_as_the_file_is(partition: HealthyPartition) -> None:
+    log = partition.log(1)
+    batches = ks.scan_batches(log).batches
+    data, second = log.read_bytes(), slice(*batches["position"][[1, 3]].tolist())
+    log.write_bytes(data[: second.start] + data[second.stop :])  # a gap
+    view, path = open_view(log), str(log)
+    for options in ({}, {"log_start_offset": 30}, {"on_corrupt": "stop"}):
+        found, expected = (ks.read_records(one, **options) for one in (view, path))  # type: ignore[arg-type]
+        assert found["offset"].tolist() == expected["offset"].tolist()
+        assert not found.problems
+        found = ks.lookup_offset(view, 7, log_start_offset=options.get("log_start_offset"))  # type: ignore[arg-type]
+        assert found == ks.lookup_offset(path, 7, log_start_offset=options.get("log_start_offset"))  # type: ignore[arg-type]
+    later = open_view(log, log_start_offset=33)
+    assert ks.read_records(later)["offset"].min() == 33
+    assert ks.count_records(later).counts["start_offset"].tolist() == [33]
+
+
+def test_transactions_of_a_view_of_a_file_are_those_in_it(partition: HealthyPartition) -> None:
+    log = partition.log(4)
+    view = open_view(log)
+    before = ks.read_records(view, isolation="read_committed")["offset"].tolist()
+    append(partition)
+    assert ks.read_records(view, isolation="read_committed")["offset"].tolist() == before
+    retention_begins(partition.folder)
+    log.rename(log.with_name(log.name + ".deleted"))
+    assert ks.read_records(view, isolation="read_committed")["offset"].tolist() == before
+
+
+def test_answers_about_a_view_do_not_share_what_they_noticed(partition: HealthyPartition) -> None:
+    view = open_view(partition.folder)
+    first, second = (ks.iter_records(view, batch_size=1, on_corrupt="stop") for _ in range(2))
+    next(first)
+    retention_ends(partition.folder)
+    assert {one.symbol for table in second for one in table.problems} == {"CHANGED_WHILE_READ"}
+    other = ks.iter_records(open_view(partition.log(4)), on_corrupt="stop")
+    assert not any(table.problems for table in other)
+
+
+def test_an_answer_of_a_newer_listing_says_so(partition: HealthyPartition) -> None:
+    view = open_view(partition.folder)
+    partition.log(4).unlink()
+    table = ks.read_records(view, on_corrupt="stop")
+    assert [one.symbol for one in table.problems] == ["CHANGED_WHILE_READ"]
 
 
 def test_a_view_of_bytes_and_of_an_open_source(partition: HealthyPartition) -> None:
