@@ -32,7 +32,8 @@ from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
 
 NEIGHBOURS = 64
-"""Number of batches before and after a range that are evidence about it: they have rows."""
+"""Number of batches before and after a range that are evidence about it: they have rows. No less
+than `AT_END`."""
 
 RUN_DTYPE = np.dtype(
     [("position", "=i8"), ("batches", "=i8"), ("records", "=i8"), ("is_dense", "=u1")]

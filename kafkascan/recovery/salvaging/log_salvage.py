@@ -32,7 +32,7 @@ from kafkascan.io.atomic_files import AtomicFile, give_owner, give_owner_and_mod
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.file_identity import FileIdentity
 from kafkascan.io.folders import DiskFolder, Folder
-from kafkascan.io.sources import Source
+from kafkascan.io.sources import Source, borrowed_source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, disk_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
@@ -376,7 +376,7 @@ def _copy_segment(
     name, base_offset = segment.file_name, segment.name.base_offset
     result, patches = SegmentSalvage(name, base_offset), dict[int, bytes]()
     try:
-        with segment.open() as source:
+        with borrowed_source(segment.as_source()) as source:
             result, salvaged = salvage_segment(
                 source,
                 name,

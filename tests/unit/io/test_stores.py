@@ -61,6 +61,12 @@ def test_a_web_server(server: RangeServer) -> None:
     require_same_as_file(f"{server.url}/topic-0/{OFFSETS}")
 
 
+def test_salvage_of_a_segment_on_a_web_server(server: RangeServer, tmp_path: Path) -> None:
+    result = ks.salvage(f"{server.url}/topic-0/{OFFSETS}", tmp_path / "topic-0")
+    assert result.partitions[0].error is None
+    assert (tmp_path / "topic-0" / OFFSETS).read_bytes() == SEGMENT.read_bytes()
+
+
 def test_fsspec_reads_schemes_that_obstore_does_not() -> None:
     fsspec.filesystem("memory").pipe(f"/topic-0/{OFFSETS}", SEGMENT.read_bytes())
     require_same_as_file(f"memory://topic-0/{OFFSETS}")
