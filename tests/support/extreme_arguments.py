@@ -138,6 +138,7 @@ def calls(partition: Path, out: Path) -> dict[str, Call]:
         "lookup_timestamp": Call(ks.lookup_timestamp, (partition, 5), {"trust_index": True}),
         "open_registry": Call(ks.schemas.open_registry, (_SCHEMAS,)),
         "open_tiered": Call(ks.tiered.open_tiered, (out.parent / "tier",)),
+        "open_view": Call(ks.logs.open_view, (partition,)),
         "read_fingerprints": Call(ks.analysis.read_fingerprints, (partition,)),
         "read_groups": Call(ks.read_groups, (_STATE,)),
         "read_metadata": Call(ks.read_metadata, (_STATE,)),
