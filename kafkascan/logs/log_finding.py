@@ -19,7 +19,7 @@ from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object
 from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, path_or_url
-from kafkascan.logs.log_dir import LogDir, PartitionDir, select_segments
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
 
 SomePlace = TypeVar("SomePlace", bound=Place)
 
@@ -192,7 +192,11 @@ def no_logs(
     """
     tree = root or DiskFolder(path)
     moving = sum(one.is_moving for one in partitions)
-    others = sum(len(one.segments) for one in partitions)
+    # A segment that a broker would read by now was not there when the logs were listed.
+    unread = SegmentKinds.ALL ^ SegmentKinds.LOG
+    others = sum(
+        len(select_segments(one, unread) if one.is_log else one.segments) for one in partitions
+    )
     if moving:
         copies = "a copy" if moving == 1 else f"{moving} copies"
         reason = f"no logs to read, only {copies} that a broker is moving here (-future)"

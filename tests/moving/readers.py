@@ -23,20 +23,17 @@ NOT_YET_TRUE = {
         "segments in the middle of the log that were deleted after the listing (rsync --delete) are"
         " left out without a message, with exit code 0: seed 50"
     ),
+    ("kafkascan info of data dir", "recorded kafka-4.4.0"): "logs of different moments: seed 6",
+    ("kafkascan audit of data dir", "create_again"): "NO_LOGS, exit code 3: seed 9",
+    ("kafkascan dump-log", "retention"): "a segment without its batches, exit code 0: seed 11",
+    ("kafkascan audit with notes", "move_between_disks"): "UNREADABLE, exit code 3: seed 2",
     **{
         (f"kafkascan {verb}", history): _COMPACTION
         for verb in ("audit with notes", "report")
         for history in ("clean", "copy_again", *NAMES)
     },
 }
-"""
-Answers that are true of no moment for some seeds, by reader and history: what is wrong.
-
-These are not understood yet: seed 6 of `batches --tail` under `copy_again`, 6 of `info of data dir`
-under `recorded kafka-4.4.0`, 11 of `dump-log` under `retention`, 4 of `sql transactions` under
-`copy_again`, 9 of `audit of data dir` under `create_again`, 2 of `audit with notes` under
-`move_between_disks`.
-"""
+"""Answers that are true of no moment for some seeds, by reader and history: what is wrong."""
 
 
 def histories_of(reader: str) -> list[str]:
