@@ -139,6 +139,9 @@ class LogChange(enum.Enum):
     DELETED = enum.auto()
     """Its topic was deleted."""
 
+    MIDDLE = enum.auto()
+    """Segments between others were deleted, which no broker does: a copy was, or is made again."""
+
     WHOLE = enum.auto()
     """Another folder is in its place: of a topic that was made again, or of another disk."""
 
@@ -156,6 +159,8 @@ def change_of(log: LogView) -> LogChange | None:
     newer = folder.newer
     if newer is not None and not newer.live_logs:
         return LogChange.DELETED
+    if newer is not None and folder.lacks_inner(newer):
+        return LogChange.MIDDLE
     if folder.has_all_read(folder if newer is None else newer):
         if newer is None:
             return None
@@ -408,15 +413,19 @@ def live_logs(
 
 
 def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[LogView]:
-    """Return the logs with segments of some kinds, and those whose folders cannot be listed."""
-    found, kinds = [], log_dir.kinds(include)
+    """
+    Return the logs with segments of some kinds, and those whose folders cannot be listed.
+
+    Logs that a broker has deleted since their data dir was listed are left out, unless all are.
+    """
+    found, dropped, kinds = [], [], log_dir.kinds(include)
     for one in log_dir.partitions:
         if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
             continue
         log = _listed(one, kinds)
-        if log is not None and (log.error is None or log_dir.is_partition or not _is_dropped(log)):
-            found.append(log)
-    return found
+        if log is not None:
+            (dropped if _is_dropped(log) else found).append(log)
+    return found or dropped
 
 
 def _listed(partition: PartitionDir, kinds: SegmentKinds) -> LogView | None:

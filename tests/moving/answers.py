@@ -75,7 +75,8 @@ def printed(*arguments: object) -> Reader:
 def _messages(stderr: str, code: int, path: Path) -> tuple[list[str], int]:
     """Return messages and exit code without what an append in progress adds."""
     lines = without_place(stderr, path).splitlines()
-    found = [line for line in lines if line.endswith("]") and not line.endswith("_TAIL]")]
+    tails = [line for line in lines if line.endswith("_TAIL]")]
+    found = [line for line in lines if line.endswith("]") or "[Errno" in line if line not in tails]
     # An append in progress is a note, if the log goes on to grow.
     return sorted(found), 0 if len(found) < len(lines) and code == 1 else code
 

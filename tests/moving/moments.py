@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import tempfile
@@ -50,13 +49,13 @@ class MovingAnswer:
         """
         if self.says_changed:
             return True
-        if self.reader in ROW_READERS:
-            known = set(itertools.chain(*(answer[0] for answer in self.answers())))
-            return known.issuperset(self.found[0])
-        if self.found in self.answers() or self.found in self._answers_that_end_earlier():
-            return True
         is_error = self.found[0] == "error" or "UNREADABLE" in repr(self.found)
-        return is_error and not all(NAME in moment.folders for moment in self.moments)
+        if is_error and not all(NAME in moment.folders for moment in self.moments):
+            return True
+        if self.reader in ROW_READERS:
+            moments = [set(answer[0]) for answer in self.answers()]
+            return set.intersection(*moments) <= set(self.found[0]) <= set.union(*moments)
+        return self.found in self.answers() or self.found in self._answers_that_end_earlier()
 
     def answers(self) -> Iterator[Answer]:
         """Yield what the reader says of each moment."""

@@ -48,8 +48,19 @@ def _checked(path: Path) -> Answer:
 
 
 def _dumped(path: Path) -> Answer:
+    """Dump the first segment, or say that it is gone since it was named."""
     first = min(path.glob("*.log"), default=path / "0.log")
-    return printed("dump-log", "--files", first, "--print-data-log")(path)
+    answer = printed("dump-log", "--files", first, "--print-data-log")(path)
+    is_gone = "No such file" in repr(answer[1]) and not first.exists()
+    return ("error", "FILE_GONE") if is_gone else answer
+
+
+def _info_by_topic(path: Path) -> Answer:
+    """Return for each topic its row without its share of all, and the messages about its logs."""
+    rows, messages, code = printed("info", "DATA", "--by", "topic")(path)
+    topics = (row[0].strip("'") for row in rows)
+    about = [tuple(line for line in messages if f"/{topic}-" in line) for topic in topics]
+    return tuple((row[:5] + row[6:], lines) for row, lines in zip(rows, about, strict=True)), code
 
 
 def _reported(path: Path) -> Answer:
@@ -78,7 +89,7 @@ VERBS: dict[str, Reader] = {
     "batches --from-offset": printed("batches", "LOG", "--from-offset", "9"),
     "verify": printed("verify", "LOG"),
     "info": printed("info", "LOG"),
-    "info of data dir": printed("info", "DATA", "--by", "topic"),
+    "info of data dir": _info_by_topic,
     "count": printed("count", "LOG"),
     "txns": printed("txns", "LOG", "--state", "all"),
     "producers": printed("producers", "LOG"),
