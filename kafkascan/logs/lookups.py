@@ -7,8 +7,9 @@ leads to a plausible batch with the right offset proves nothing about the batche
 from __future__ import annotations
 
 import bisect
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,13 +25,13 @@ from kafkascan.batches.columns import (
 from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.arguments import require_integers
-from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.errors import CorruptIndexError, FileGoneError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import TimeLike, moment_of
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_dir import PartitionDir, read_again_if_changed
+from kafkascan.logs.log_dir import PartitionDir, attempts_to_open, read_again_if_changed
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
 from kafkascan.logs.opened_logs import LogLike, LogView, open_logs
@@ -142,13 +143,12 @@ def lookup_offset(
     def search() -> BatchLocation | None:
         segments, start_offset = _segments(source, log_start_offset)
         first = max(offset, start_offset)
-        for segment in _from_offset(segments, first):
-            with borrowed_source(segment.source, close=False) as owner:
-                start = _indexed_position(segment.file, owner, first) if trust_index else None
-                for table in _tables(owner, start, segment.is_last):
-                    found = _first_reaching(owner.path, table, first)
-                    if found is not None:
-                        return found
+        for segment, owner in _opened(_from_offset(segments, first)):
+            start = _indexed_position(segment.file, owner, first) if trust_index else None
+            for table in _tables(owner, start, segment.is_last):
+                found = _first_reaching(owner.path, table, first)
+                if found is not None:
+                    return found
         return None
 
     return read_again_if_changed(search)
@@ -215,11 +215,10 @@ def lookup_timestamp(
 
     def search() -> RecordLocation | None:
         segments, start = _segments(source, log_start_offset)
-        for segment in _from_offset(segments, start):
-            with borrowed_source(segment.source, close=False) as owner:
-                reaches, found = _search(segment, owner, wanted, start, trust_index=trust_index)
-                if reaches:
-                    return found
+        for segment, owner in _opened(_from_offset(segments, start)):
+            reaches, found = _search(segment, owner, wanted, start, trust_index=trust_index)
+            if reaches:
+                return found
         return None
 
     return read_again_if_changed(search)
@@ -270,6 +269,13 @@ class _Searched(NamedTuple):
     file: SegmentFile | None
     is_last: bool = True
 
+    def attempts(self) -> Iterator[_Searched]:
+        """Yield it, and then what has its offsets now; see `attempts_to_open`."""
+        yield self
+        if self.file is not None:
+            for file in itertools.islice(attempts_to_open(self.file), 1, None):
+                yield self._replace(source=file.listed(), file=file)
+
 
 def _segments(source: LogLike, log_start_offset: int | None) -> tuple[list[_Searched], int]:
     """Return the segments to search, and the log's first offset."""
@@ -302,6 +308,20 @@ def _from_offset(segments: list[_Searched], offset: int) -> Iterator[_Searched]:
     """Yield the segments from the one on that may contain an offset."""
     bases = [one.base_offset for one in segments]
     yield from segments[max(0, bisect.bisect_right(bases, offset) - 1) :]
+
+
+def _opened(segments: Iterable[_Searched]) -> Iterator[tuple[_Searched, Source]]:
+    """Yield segments and their open sources; of those that are gone, what has their offsets."""
+    for listed in segments:
+        for segment in listed.attempts():
+            try:
+                with borrowed_source(segment.source, close=False) as owner:
+                    yield segment, owner
+            except FileGoneError:
+                if segment.file is None or not segment.file.is_listed:
+                    raise
+            else:
+                break
 
 
 def _tables(source: Source, start: int | None, is_last: bool) -> Iterator[BatchTable]:

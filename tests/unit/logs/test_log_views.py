@@ -108,6 +108,22 @@ def test_files_that_are_gone_are_looked_for_in_a_newer_listing(
         assert table["offset"].tolist() == now or CHANGED & {one.symbol for one in table.problems}
 
 
+@pytest.mark.parametrize("change", [retention_ends, cleaner_ends])
+@pytest.mark.parametrize("trust_index", [False, True])
+def test_lookups_in_files_that_are_gone_are_those_of_a_newer_listing(
+    partition: HealthyPartition, change: Callable[[Path], None], trust_index: bool
+) -> None:
+    view = open_view(partition.folder)
+    change(partition.folder)
+    now = partition.folder
+    for offset in (0, 25, 60, 113):
+        expected = ks.lookup_offset(now, offset, trust_index=trust_index)
+        assert ks.lookup_offset(view, offset, trust_index=trust_index) == expected
+    for timestamp in (0, *ks.read_records(now, on_corrupt="stop")["timestamp"][[0, -1]].tolist()):
+        expected_record = ks.lookup_timestamp(now, timestamp, trust_index=trust_index)
+        assert ks.lookup_timestamp(view, timestamp, trust_index=trust_index) == expected_record
+
+
 def test_a_view_of_a_file_is_of_that_file(partition: HealthyPartition) -> None:
     log = partition.log(4)
     view = open_view(log)
@@ -134,6 +150,8 @@ def test_a_view_of_a_file_notices_another_file(partition: HealthyPartition, chan
     for isolation in ("read_uncommitted", "read_committed"):
         with pytest.raises(FileGoneError):
             ks.read_records(view, isolation=isolation, on_corrupt="stop")
+    with pytest.raises(FileGoneError):
+        ks.lookup_offset(view, 0)
     chunks = ks.scan_log_dir(view)
     assert chunks.to_arrow().num_rows == 0
     assert [one.symbol for one in chunks.problems] == ["FILE_GONE"]
