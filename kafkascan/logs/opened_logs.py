@@ -418,7 +418,9 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[LogView]:
 
     Logs that a broker has deleted since their data dir was listed are left out, unless all are.
     """
-    found, dropped, kinds = [], [], log_dir.kinds(include)
+    found: list[LogView] = []
+    dropped: list[LogView] = []
+    kinds = log_dir.kinds(include)
     for one in log_dir.partitions:
         if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
             continue
