@@ -33,13 +33,13 @@ sys.exit(1 if failed else 0)
 # Shares of the cases that each run tries, and a slow one with all examples; processes that divide
 # the latter, each of ten to twenty seconds.
 _FAMILIES = {
-    "single numbers": (0.006, 1.0, 16),
-    "pairs of numbers": (0.0001, 0.01, 8),
-    "covered pairs": (0.002, 1.0, 8),
+    "single numbers": (0.006, 0.5, 8),
+    "pairs of numbers": (0.0001, 0.005, 4),
+    "covered pairs": (0.002, 0.5, 4),
     "names": (0.03, 1.0, 4),
     "offsets": (0.1, 1.0, 1),
     "older formats": (0.04, 1.0, 2),
-    "data directories": (0.004, 1.0, 16),
+    "data directories": (0.004, 0.5, 8),
     "messages": (0.07, 1.0, 2),
     "tiers": (0.004, 1.0, 3),
     "registries": (0.006, 1.0, 1),
