@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import os
 import time
 from collections.abc import Sequence
@@ -314,21 +313,6 @@ class PinnedFolder(DiskFolder):
         has_read = self._reads.segments or newer._reads.segments or self._has_read_of_newer
         has_common = any(self.has_same(name, newer) for _, name in self.live_logs)
         return not has_read and not has_common
-
-    def lacks_inner(self, newer: PinnedFolder) -> bool:
-        """
-        Return whether a newer listing lacks a segment that was between two that it has.
-
-        The cleaner replaces the segment before it, too, if that has its offsets now.
-        """
-        kept, last = set(newer.live_logs), newer.live_logs[-1]
-        return any(
-            segment < last
-            and segment not in kept
-            and before in kept
-            and self.has_same(before[1], newer)
-            for before, segment in itertools.pairwise(self.live_logs)
-        )
 
     @property
     def has_bytes(self) -> bool:

@@ -270,8 +270,6 @@ _CHANGES = {
     " that the log has no more",
     LogChange.DELETED: "the topic was deleted, or the log moved away, while it was read: the answer"
     " lacks what was not read yet",
-    LogChange.MIDDLE: "segments between others were deleted while the log was read, which no broker"
-    " does: the answer lacks their offsets",
     LogChange.WHOLE: "another folder took the place of the log's while it was read, as of a topic"
     " that was made again: the answer may have parts of both",
 }

@@ -139,9 +139,6 @@ class LogChange(enum.Enum):
     DELETED = enum.auto()
     """Its topic was deleted."""
 
-    MIDDLE = enum.auto()
-    """Segments between others were deleted, which no broker does: a copy was, or is made again."""
-
     WHOLE = enum.auto()
     """Another folder is in its place: of a topic that was made again, or of another disk."""
 
@@ -159,8 +156,6 @@ def change_of(log: LogView) -> LogChange | None:
     newer = folder.newer
     if newer is not None and not newer.live_logs:
         return LogChange.DELETED
-    if newer is not None and folder.lacks_inner(newer):
-        return LogChange.MIDDLE
     if folder.has_all_read(folder if newer is None else newer):
         if newer is None:
             return None

@@ -49,7 +49,7 @@ class MovingAnswer:
         """
         if self.says_changed:
             return True
-        is_error = self.found[0] == "error" or "UNREADABLE" in repr(self.found)
+        is_error = self.found[:1] == ("error",) or "UNREADABLE" in repr(self.found)
         if is_error and not all(NAME in moment.folders for moment in self.moments):
             return True
         if self.reader in ROW_READERS:
