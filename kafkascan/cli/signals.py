@@ -58,9 +58,9 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
     NumPy discards exceptions raised while it inspects an operand's type, and other libraries turn
     them into errors of their own. An alarm therefore raises the exception again, except while an
-    exception is being handled, or the command imports a module: libraries such as DuckDB abort
-    the process if their initialization fails. A further signal, seconds later, ends the process at
-    once.
+    exception is being handled, the command imports a module (libraries such as DuckDB abort the
+    process if their initialization fails), or it has ended. A further signal, seconds later, ends
+    the process at once.
     """
     global _received, _received_at
     if _received is None:
@@ -72,26 +72,29 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _raise_in_main(number: int, frame: FrameType | None) -> None:
-    is_raised_again = hasattr(signal, "setitimer")
-    if is_raised_again:
+    callers = _frames_of_command(frame)
+    if any(caller.f_code is release_signals.__code__ for caller in callers):
+        return
+    if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, lambda _, frame: _raise_in_main(number, frame))
         signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
-    if is_raised_again and _is_importing(frame):
-        return
+        # `main` itself may be about to call `release_signals`.
+        modules = [caller.f_globals.get("__name__") for caller in callers]
+        if modules == [__package__] or "importlib._bootstrap" in modules:
+            return
     if sys.exc_info()[1] is None:
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    """Return whether the command is importing a module; `main` may itself be called by one."""
+def _frames_of_command(frame: FrameType | None) -> list[FrameType]:
+    """Return the frames that a signal interrupts, up to that of `main`: an import may call it."""
+    frames = []
     while frame is not None:
-        module = frame.f_globals.get("__name__")
-        if module == "importlib._bootstrap":
-            return True
-        if module == __package__:  # it has `main`
-            return False
+        frames.append(frame)
+        if frame.f_globals.get("__name__") == __package__:  # it has `main`
+            break
         frame = frame.f_back
-    return False
+    return frames
 
 
 def _report_unraisable(found: UnraisableHookArgs) -> None:

@@ -50,6 +50,27 @@ sys.exit(code)
 """
 
 
+# Sends a signal when `release_signals` is called, or calls a function; then waits for an alarm.
+_WITH_SIGNAL_AT_END = """
+import os, signal, sys, time
+from kafkascan.cli import main
+
+number, function, *arguments = sys.argv[1:]
+
+def send(frame, _event, _argument):
+    callers = [frame.f_code.co_name, frame.f_back.f_code.co_name]
+    if callers[0] == function and "release_signals" in callers:
+        sys.settrace(None)
+        os.kill(os.getpid(), int(number))
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.settrace(send)
+code = main(arguments)
+time.sleep(0.3)
+sys.exit(code)
+"""
+
+
 # How the streams of a command are made useless.
 _WITH_STREAMS = """
 import os, sys
@@ -102,6 +123,16 @@ def test_a_signal(line: str, machine: Machine) -> None:
     calls = machine.calls(line)
     for number, share in zip((*OF_SIGNALS, *OF_SIGNALS), (0.05, 0.3, 0.6, 0.9), strict=True):
         machine.require_ended_by(number, int(share * calls), line)
+
+
+@pytest.mark.parametrize("number", OF_SIGNALS)
+@pytest.mark.parametrize("function", ["release_signals", "getsignal"])
+def test_a_signal_at_the_end(number: signal.Signals, function: str, machine: Machine) -> None:
+    """A signal, or its alarm, comes when the command has ended, and nothing of it is left."""
+    line = LINES_IN_SHORT[0]
+    done = machine.run(_WITH_SIGNAL_AT_END, int(number), function, line=line)
+    assert done.returncode == OF_SIGNALS[number], done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
