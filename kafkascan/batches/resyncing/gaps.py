@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -45,6 +45,9 @@ UNCOVERED_FIELDS = ("base_offset", "batch_length", "partition_leader_epoch", "ma
 UNCOVERED = np.dtype([(name, BATCH_HEADER[name]) for name in UNCOVERED_FIELDS])
 """The first bytes of a batch as they are stored, which its checksum does not cover."""
 
+RANGES_AT_ONCE = 1 << 14
+"""Ranges that are Python objects at the same time."""
+
 NOT_A_LOG = STATUS["OK"]
 """In place of the status of a file of another kind, which has a reason of its own."""
 
@@ -83,6 +86,12 @@ class DamagedRanges:
     def of(self, rows: NDArray[np.void]) -> DamagedRanges:
         """Return other ranges of the same source, sorted by position."""
         return replace(self, rows=rows.take(np.argsort(rows["position"], kind="stable")))
+
+    def parts(self) -> Iterator[DamagedRanges]:
+        """Yield these ranges, some at a time."""
+        for start in range(0, len(self), RANGES_AT_ONCE):
+            rows = self.rows[start : start + RANGES_AT_ONCE]
+            yield replace(self, rows=rows, not_a_log=None if start else self.not_a_log)
 
     def symbols_and_reasons(self) -> list[tuple[str, str]]:
         """Return what is wrong at the start of each range."""

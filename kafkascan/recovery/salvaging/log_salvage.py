@@ -388,7 +388,8 @@ def _copy_segment(
             result, salvaged = without_covered(result, salvaged, bounds)
             patches, offsets = salvaged.patches(), SegmentOffsets(segment)
             tables = salvaged.runs.tables(salvaged.batches, with_dense=False)
-            offsets.add_around([one.position for one in result.losses], tables)
+            lost = np.fromiter((loss.position for loss in result.losses), np.int64)
+            offsets.add_around(lost, tables)
             if folder is not None and (result.batches or bounds.keeper is None):
                 like = segment.path if segment.path.is_file() else None
                 with AtomicFile(folder / (result.copied_as or name), like=like) as file:

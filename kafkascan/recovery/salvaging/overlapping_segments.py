@@ -24,8 +24,10 @@ from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
 from kafkascan.recovery.salvaging.segment_salvage import (
     DuplicateRange,
+    LostRange,
     SegmentSalvage,
 )
+from kafkascan.tables.packed_rows import PackedRows
 
 # No checksum covers a base offset: one batch beyond the end of its segment proves nothing.
 _FEWEST_BEYOND = 2
@@ -148,7 +150,7 @@ def covered(segment: SegmentFile, bounds: SegmentBounds) -> SegmentSalvage:
             ends = join_tables([ends[:1], table[:1], table[-1:]])[[0, -1]]
         result = SegmentSalvage(name, base_offset, size=source.size, end=headers.end)
         if len(ends):
-            result.duplicates.append(_duplicate(ends, bounds.keeper))
+            result.duplicates = [_duplicate(ends, bounds.keeper)]
         return result
 
 
@@ -161,6 +163,7 @@ def without_covered(
     log = log.whole()
     kept = rows_from(log.batches, bounds.lowest)
     dropped = log.batches[: len(log.batches) - len(kept)]
+    earlier = [_duplicate(dropped, bounds.keeper)] if len(dropped) else []
     counts = kept["records_count"]
     start = int(kept["position"][0]) if len(kept) else result.size
     changed = replace(
@@ -169,11 +172,10 @@ def without_covered(
         batches=len(kept),
         records=None if (counts < 0).any() else int(counts.sum(dtype=np.int64)),
         pieces=[_from(piece, kept) for piece in result.pieces if _end(piece) > start],
-        duplicates=[*([_duplicate(dropped, bounds.keeper)] if len(dropped) else []),
-                    *result.duplicates],
+        duplicates=PackedRows.of(DuplicateRange, itertools.chain(earlier, result.duplicates)),
         repairs=[one for one in result.repairs if one.position >= start],
         copied_as=f"{int(kept['base_offset'][0]):020}.log" if len(kept) else None,
-    )  # fmt: skip
+    )
     return changed, replace(log, batches=kept, repairs=changed.repairs)
 
 
@@ -198,21 +200,27 @@ def _from(piece: KeptRange, kept: BatchTable) -> KeptRange:
 
 def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
     """Turn losses of batches into duplicates if another segment keeps their offsets."""
-    lost = itertools.chain.from_iterable(one.losses for one in segments)
-    if not any(one.symbol == _CONTRADICTED for one in lost):
+    losses = itertools.chain.from_iterable(one.losses for one in segments)
+    if not any(loss.symbol == _CONTRADICTED for loss in losses):
         return
     pieces = [(one, segment) for segment in segments for one in segment.pieces]
     pieces.sort(key=lambda pair: pair[0].first_offset)
     starts = [one.first_offset for one, _ in pieces]
+
+    def duplicate_of(loss: LostRange, segment: SegmentSalvage) -> DuplicateRange | None:
+        first, last = loss.claimed_first_offset, loss.claimed_last_offset
+        if loss.symbol != _CONTRADICTED or first is None or last is None:
+            return None
+        at = bisect.bisect_right(starts, first) - 1
+        if at < 0 or pieces[at][1] is segment or last > pieces[at][0].last_offset:
+            return None
+        return DuplicateRange(loss.position, loss.size, first, last, pieces[at][1].name)
+
     for segment in segments:
-        losses, segment.losses = segment.losses, []
-        for loss in losses:
-            first, last = loss.claimed_first_offset, loss.claimed_last_offset
-            if loss.symbol == _CONTRADICTED and first is not None and last is not None:
-                at = bisect.bisect_right(starts, first) - 1
-                if at >= 0 and pieces[at][1] is not segment and last <= pieces[at][0].last_offset:
-                    segment.duplicates.append(
-                        DuplicateRange(loss.position, loss.size, first, last, pieces[at][1].name)
-                    )
-                    continue
-            segment.losses.append(loss)
+        moved = (duplicate_of(loss, segment) for loss in segment.losses)
+        duplicates = (one for one in moved if one is not None)
+        segment.duplicates = PackedRows.of(
+            DuplicateRange, itertools.chain(segment.duplicates, duplicates)
+        )
+        lost = (loss for loss in segment.losses if duplicate_of(loss, segment) is None)
+        segment.losses = PackedRows.of(LostRange, lost)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.gaps import NOT_A_LOG, known_values
+from kafkascan.batches.resyncing.gaps import (
+    NOT_A_LOG,
+    RANGES_AT_ONCE,
+    DamagedRanges,
+    known_values,
+)
 from kafkascan.batches.resyncing.kept_ranges import are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
@@ -30,6 +35,7 @@ from kafkascan.recovery.salvaging.header_repair import (
     repair_headers,
     with_doubts,
 )
+from kafkascan.tables.packed_rows import PackedRows
 
 # Damage after which the bytes are not a header.
 _NO_HEADER = [NOT_A_LOG, STATUS["BAD_LENGTH"], STATUS["BAD_MAGIC"]]
@@ -116,8 +122,8 @@ class SegmentSalvage:
     zero_tail_bytes : int
         Size of the zero tail.
     pieces : list of KeptRange
-    losses : list of LostRange
-    duplicates : list of DuplicateRange
+    losses : sequence of LostRange
+    duplicates : sequence of DuplicateRange
     repairs : list of FieldRepair
     error : Exception or None
         Why the segment could not be copied; all of it counts as lost then.
@@ -135,8 +141,8 @@ class SegmentSalvage:
     end: ScanEnd | None = None
     zero_tail_bytes: int = 0
     pieces: list[KeptRange] = field(default_factory=list)
-    losses: list[LostRange] = field(default_factory=list)
-    duplicates: list[DuplicateRange] = field(default_factory=list)
+    losses: Sequence[LostRange] = field(default_factory=list)
+    duplicates: Sequence[DuplicateRange] = field(default_factory=list)
     repairs: list[FieldRepair] = field(default_factory=list)
     error: Exception | None = None
     copied_as: str | None = None
@@ -227,8 +233,8 @@ def salvage_segment(
         end=scan.end,
         zero_tail_bytes=source.size - scan.position if scan.end is ScanEnd.ZERO_TAIL else 0,
         pieces=kept,
-        losses=lost_ranges(source, log, base_offset, known_end),
-        duplicates=_duplicates(log.copies),
+        losses=PackedRows.of(LostRange, lost_ranges(source, log, base_offset, known_end)),
+        duplicates=PackedRows.of(DuplicateRange, _duplicates(log.copies)),
         repairs=log.repairs,
     )
     return result, log
@@ -239,45 +245,56 @@ def salvage_segment(
 
 def lost_ranges(
     source: Source, log: RepairedLog, base_offset: int | None, known_end: int | None
-) -> list[LostRange]:
-    """Return the damaged ranges of a log; `known_end` is the last offset that it may contain."""
-    starts, stops = log.damaged.rows["position"], log.damaged.rows["stop"]
+) -> Iterator[LostRange]:
+    """Yield the damaged ranges of a log; `known_end` is the last offset that it may contain."""
     batches = log.batches
     is_first_known = (batches["magic"] == 2) | (batches["records_count"] >= 0)
-    following = np.searchsorted(batches["position"], starts)
-    before = np.append(0, last_offset(batches))[following].tolist()
-    after = np.append(batches["base_offset"] - is_first_known, 0)[following].tolist()
-    firsts, lasts = list[int | None](), list[int | None]()
-    for row, end, start in zip(following.tolist(), before, after, strict=True):
-        first, last = end + 1 if row else base_offset, start if row < len(batches) else known_end
-        is_empty = first is not None and last is not None and last < first
-        firsts.append(None if is_empty else first)
-        lasts.append(None if is_empty else last)
+    before = np.append(0, last_offset(batches))
+    after = np.append(batches["base_offset"] - is_first_known, 0)
+    for damaged in log.damaged.parts():
+        following = np.searchsorted(batches["position"], damaged.rows["position"])
+        firsts, lasts = list[int | None](), list[int | None]()
+        for row, end, start in zip(
+            following.tolist(), before[following].tolist(), after[following].tolist(), strict=True
+        ):
+            first = end + 1 if row else base_offset
+            last = start if row < len(batches) else known_end
+            is_empty = first is not None and last is not None and last < first
+            firsts.append(None if is_empty else first)
+            lasts.append(None if is_empty else last)
+        yield from _with_headers(source, damaged, firsts, lasts)
+
+
+def _with_headers(
+    source: Source, damaged: DamagedRanges, firsts: list[int | None], lasts: list[int | None]
+) -> Iterator[LostRange]:
+    """Return damaged ranges, with the offsets that they may have and those that they claim."""
+    starts, stops = damaged.rows["position"], damaged.rows["stop"]
     headers, is_header = headers_at(source, starts)
-    is_header &= ~np.isin(log.damaged.rows["status"], _NO_HEADER)
+    is_header &= ~np.isin(damaged.rows["status"], _NO_HEADER)
     claims = headers["base_offset"], last_offset(headers), headers["records_count"]
     zero_bytes = np.zeros(len(starts), np.int64)
     for row in np.flatnonzero(-(-starts // _PAGE) * _PAGE + _PAGE <= stops).tolist():
         zero_bytes[row] = _zero_bytes(source, int(starts[row]), int(stops[row]))
-    causes = log.damaged.symbols_and_reasons()
-    return list(
-        map(
-            LostRange,
-            starts.tolist(),
-            (stops - starts).tolist(),
-            (symbol for symbol, _ in causes),
-            (reason for _, reason in causes),
-            firsts,
-            lasts,
-            *(known_values(one, is_header) for one in claims),
-            zero_bytes.tolist(),
-        )
+    causes = damaged.symbols_and_reasons()
+    return map(
+        LostRange,
+        starts.tolist(),
+        (stops - starts).tolist(),
+        (symbol for symbol, _ in causes),
+        (reason for _, reason in causes),
+        firsts,
+        lasts,
+        *(known_values(one, is_header) for one in claims),
+        zero_bytes.tolist(),
     )
 
 
-def _duplicates(copies: BatchTable) -> list[DuplicateRange]:
-    columns = copies["position"], size_in_bytes(copies), copies["base_offset"], last_offset(copies)
-    return list(map(DuplicateRange, *(one.tolist() for one in columns)))
+def _duplicates(copies: BatchTable) -> Iterator[DuplicateRange]:
+    for start in range(0, len(copies), RANGES_AT_ONCE):
+        part = copies[start : start + RANGES_AT_ONCE]
+        columns = part["position"], size_in_bytes(part), part["base_offset"], last_offset(part)
+        yield from map(DuplicateRange, *(one.tolist() for one in columns))
 
 
 def _zero_bytes(source: Source, start: int, stop: int) -> int:
