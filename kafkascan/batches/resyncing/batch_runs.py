@@ -283,7 +283,9 @@ class RunJoiner:
             if len(rows) - np.count_nonzero(are_plain) <= len(rows) // (4 * NEIGHBOURS):
                 are |= ~are_plain
         if self._offsets is not None:
-            low, high = rows["base_offset"], last_offset(rows)
+            low, high = rows["base_offset"].copy(), last_offset(rows)
+            # A row contains the offsets that are missing before it, too.
+            low[1:] = np.minimum(low[1:], high[:-1] + 1)
             are_hit = np.searchsorted(self._offsets, low) < np.searchsorted(
                 self._offsets, high, "right"
             )

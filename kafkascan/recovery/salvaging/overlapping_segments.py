@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, rows_from, size_in_bytes
+from kafkascan.batches.resyncing.batch_runs import BatchRuns
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.scan import iter_open_batches
@@ -160,23 +161,22 @@ def without_covered(
     """Return the result without the batches at the start that an earlier segment keeps."""
     if bounds.lowest <= (result.base_offset or 0):
         return result, log
-    log = log.whole()
-    kept = rows_from(log.batches, bounds.lowest)
-    dropped = log.batches[: len(log.batches) - len(kept)]
+    batches, runs = log.runs.opened(log.batches, np.array([bounds.lowest]))
+    kept = rows_from(batches, bounds.lowest)
+    dropped = batches[: len(batches) - len(kept)]
     earlier = [_duplicate(dropped, bounds.keeper)] if len(dropped) else []
-    counts = kept["records_count"]
     start = int(kept["position"][0]) if len(kept) else result.size
     changed = replace(
         result,
         kept_bytes=int(size_in_bytes(kept).sum()),
-        batches=len(kept),
-        records=None if (counts < 0).any() else int(counts.sum(dtype=np.int64)),
-        pieces=[_from(piece, kept) for piece in result.pieces if _end(piece) > start],
+        batches=int(runs.counts(kept).sum()),
+        records=runs.records(kept),
+        pieces=[_from(piece, kept, runs) for piece in result.pieces if _end(piece) > start],
         duplicates=PackedRows.of(DuplicateRange, itertools.chain(earlier, result.duplicates)),
         repairs=[one for one in result.repairs if one.position >= start],
         copied_as=f"{int(kept['base_offset'][0]):020}.log" if len(kept) else None,
     )
-    return changed, replace(log, batches=kept, repairs=changed.repairs)
+    return changed, replace(log, batches=kept, runs=runs, repairs=changed.repairs)
 
 
 def _duplicate(batches: BatchTable, keeper: str | None) -> DuplicateRange:
@@ -189,12 +189,12 @@ def _end(piece: KeptRange) -> int:
     return piece.position + piece.size
 
 
-def _from(piece: KeptRange, kept: BatchTable) -> KeptRange:
+def _from(piece: KeptRange, kept: BatchTable, runs: BatchRuns) -> KeptRange:
     """Return the part of a range that has kept batches."""
     inside = kept[(kept["position"] >= piece.position) & (kept["position"] < _end(piece))]
     position = int(inside["position"][0])
     first = int(inside["base_offset"][0])
-    size, batches = _end(piece) - position, len(inside)
+    size, batches = _end(piece) - position, int(runs.counts(inside).sum())
     return piece._replace(position=position, size=size, batches=batches, first_offset=first)
 
 

@@ -111,6 +111,17 @@ def test_memory_of_a_copy(tmp_path: Path) -> None:
     assert peaks[2] - peaks[1] < 24 * (counts[2] - counts[1])
 
 
+def test_memory_of_segments_that_overlap(tmp_path: Path) -> None:
+    peaks, counts = [], (140_000, 420_000)
+    for count in counts:
+        folder = tmp_path / str(count) / "t-0"
+        folder.mkdir(parents=True)
+        for first in (0, count // 4):
+            (folder / f"{first:020}.log").write_bytes(_small_batches(first, count // 2))
+        peaks.append(_peak(folder, None))
+    assert peaks[1] - peaks[0] < 24 * (counts[1] - counts[0])
+
+
 def _peak(folder: Path, copy: Path | None) -> int:
     """Return the most memory that a salvage takes, in bytes."""
     tracemalloc.start()
