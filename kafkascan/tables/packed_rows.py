@@ -15,6 +15,7 @@ Row = TypeVar("Row", bound=NamedTuple)
 _ROWS = 1 << 12
 # More numbers than these are stored as differences.
 _MOST_VALUES = 1 << 8
+_MOST_RANGE = 1 << 62
 
 
 class PackedRows(Sequence[Row]):
@@ -106,14 +107,20 @@ class _Column(NamedTuple):
 
 
 def _column_of(values: tuple[Any, ...]) -> _Column:
-    names = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    if len(names) == 1:
-        return _Column(np.broadcast_to(np.uint8(0), len(values)), list(names))
-    numbers = [value for value in names if isinstance(value, int)]
-    is_numeric = len(numbers) + (None in names) == len(names)
-    if len(names) > _MOST_VALUES and is_numeric and max(numbers) - min(numbers) < 1 << 63:
+    distinct = dict.fromkeys(values)
+    if len(distinct) == 1:
+        return _Column(np.broadcast_to(np.uint8(0), len(values)), list(distinct))
+    numbers = [value for value in distinct if isinstance(value, int)]
+    is_numeric = len(numbers) + (None in distinct) == len(distinct)
+    if len(distinct) > _MOST_VALUES and is_numeric and max(numbers) - min(numbers) < _MOST_RANGE:
         low = min(numbers)
-        codes = [0 if value is None else value - low + 1 for value in values]
-        return _Column(np.array(codes, np.min_scalar_type(max(codes))), None, low)
+        codes = (
+            [0 if value is None else value - low + 1 for value in values]
+            if None in distinct
+            else np.array(values, np.int64) - (low - 1)
+        )
+        kind = np.min_scalar_type(max(numbers) - low + 1)
+        return _Column(np.array(codes, kind), None, low)
+    names = {value: code for code, value in enumerate(distinct)}
     kind = np.min_scalar_type(len(names) - 1)
     return _Column(np.fromiter(map(names.__getitem__, values), kind, len(values)), list(names))

@@ -2,11 +2,13 @@
 
 Most batches of a damaged log are far from its damage, and follow each other in bytes and offsets.
 A *run* of them is one row, as if it were one large batch: with the size and the offsets of all.
-Next to anything else, every batch has a row.
+Next to anything else, every batch has a row. If batches elsewhere have its offsets, these are
+another run of the same batches, with the same checksum: that of the checksums of all.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,6 +22,13 @@ from kafkascan.batches.columns import (
     join_tables,
     last_offset,
     size_in_bytes,
+)
+from kafkascan.batches.resyncing.gaps import (
+    DAMAGED_DTYPE,
+    OUT_OF_ORDER,
+    RANGES_AT_ONCE,
+    DamagedRanges,
+    damaged_batches,
 )
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import (
@@ -44,6 +53,8 @@ _ROWS = 1 << 16
 # Rows that are joined at once.
 _JOINED = 1 << 14
 _MOST = np.iinfo(np.int32).max
+# Runs with these values are of the same batches.
+_CONTENT = ["base_offset", "batch_length", "last_offset_delta", "crc"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,11 @@ class BatchRuns:
     def none(cls, source: Source) -> BatchRuns:
         """Return no runs, for a table that has a row for each batch."""
         return cls(source, np.empty(0, RUN_DTYPE))
+
+    def contain(self, batches: BatchTable, offsets: NDArray[np.int64]) -> bool:
+        """Return whether a run of a table contains one of the offsets."""
+        at, _ = self.find(batches)
+        return bool(_are_hit(batches["base_offset"][at], last_offset(batches)[at], offsets).any())
 
     def find(self, batches: BatchTable) -> tuple[NDArray[np.intp], NDArray[np.void]]:
         """Return the rows of a table, sorted by position, that are runs, and these."""
@@ -109,17 +125,37 @@ class BatchRuns:
         for run in at.tolist():
             if row < run:
                 yield batches[row:run]
-            start = int(batches["position"][run])
-            walk = BatchWalk(
-                self.source, start, start + int(size_in_bytes(batches[run : run + 1])[0])
-            )
-            while walk.end is None:
-                count = walk.fill(room)
-                if count:
-                    yield room[:count]
+            start, size = int(batches["position"][run]), size_in_bytes(batches[run : run + 1])
+            yield from self._walked(start, start + int(size[0]), room)
             row = run + 1
         if row < len(batches):
             yield batches[row:]
+
+    def damaged_parts(self, damaged: DamagedRanges) -> Iterator[DamagedRanges]:
+        """Yield the ranges with a row for each batch of runs, some rows at a time."""
+        are_runs = np.isin(damaged.rows["position"], self.rows["position"])
+        at = np.flatnonzero(are_runs & damaged.have(OUT_OF_ORDER))
+        room = result_memory.empty(RANGES_AT_ONCE if len(at) else 0, BATCH_DTYPE)
+        row = 0
+        for run in at.tolist():
+            yield from damaged.parts(row, run)
+            start, stop = int(damaged.rows["position"][run]), int(damaged.rows["stop"][run])
+            for table in self._walked(start, stop, room):
+                yield damaged.of(damaged_batches(table, OUT_OF_ORDER))
+            row = run + 1
+        yield from damaged.parts(row, len(damaged))
+
+    def whole_damaged(self, damaged: DamagedRanges) -> DamagedRanges:
+        """Return the ranges with a row for each batch."""
+        rows = [part.rows for part in self.damaged_parts(damaged)]
+        return damaged.of(join_rows(rows, DAMAGED_DTYPE))
+
+    def _walked(self, start: int, stop: int, room: BatchTable) -> Iterator[BatchTable]:
+        walk = BatchWalk(self.source, start, stop)
+        while walk.end is None:
+            count = walk.fill(room)
+            if count:
+                yield room[:count]
 
     def whole(self, batches: BatchTable) -> BatchTable:
         """Return the table with a row for each batch."""
@@ -134,12 +170,22 @@ class BatchRuns:
         return table[:stop]
 
     def undisputed(self, batches: BatchTable) -> tuple[BatchTable, BatchRuns]:
-        """Return the table with a row for each batch of runs within which others have offsets."""
+        """
+        Return the table with a row for each batch of runs within which others have offsets.
+
+        A run of the same batches is no other.
+        """
         runs = self
         while True:
             at, rows = runs.find(batches)
             first, last = batches["base_offset"], last_offset(batches)
-            bounds = np.sort(np.concatenate([first, last]))
+            _, distinct = np.unique(batches[_CONTENT][at], return_index=True)
+            repeated = np.delete(at, distinct)
+            bounds = np.sort(
+                np.delete(
+                    np.concatenate([first, last]), np.append(repeated, repeated + len(batches))
+                )
+            )
             inside = np.searchsorted(bounds, last[at], "right")
             inside -= np.searchsorted(bounds, first[at])
             are_disputed = inside > 2
@@ -154,8 +200,7 @@ class BatchRuns:
         """Return the table with a row for each batch near the batches with these offsets."""
         at, _ = self.find(batches)
         offsets = np.unique(offsets)
-        low, high = batches["base_offset"][at], last_offset(batches)[at]
-        are_hit = np.searchsorted(offsets, low) < np.searchsorted(offsets, high, "right")
+        are_hit = _are_hit(batches["base_offset"][at], last_offset(batches)[at], offsets)
         if not are_hit.any():
             return batches, self
         is_opened = np.isin(self.rows["position"], batches["position"][at[are_hit]])
@@ -242,7 +287,8 @@ class RunJoiner:
         joined["last_offset_delta"] = ends - joined["base_offset"]
         have_counts = joined["records_count"] >= 0
         joined["records_count"] = np.where(have_counts, joined["last_offset_delta"] + 1, -1)
-        joined["crc"] = joined["attributes"] = 0
+        joined["attributes"] = 0
+        joined["crc"] = 0 if self._offsets is None else _checksums(rows, first, stop)
         # The earliest and the latest of the run.
         bounds = np.stack([first, stop], axis=1).reshape(-1)
         joined["base_timestamp"] = np.minimum.reduceat(rows["max_timestamp"], bounds)[::2]
@@ -286,15 +332,30 @@ class RunJoiner:
             low, high = rows["base_offset"].copy(), last_offset(rows)
             # A row contains the offsets that are missing before it, too.
             low[1:] = np.minimum(low[1:], high[:-1] + 1)
-            are_hit = np.searchsorted(self._offsets, low) < np.searchsorted(
-                self._offsets, high, "right"
-            )
+            are_hit = _are_hit(low, high, self._offsets)
             are |= are_hit
             are[1:] |= are_hit[:-1]
             if len(are) and are[0]:
                 self._since = 0
         are[:1] = False
         return np.flatnonzero(are), are_plain
+
+
+def _are_hit(
+    low: NDArray[np.int64], high: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which ranges contain some of the sorted offsets."""
+    are: NDArray[np.bool_] = np.searchsorted(offsets, low) < np.searchsorted(offsets, high, "right")
+    return are
+
+
+def _checksums(rows: BatchTable, first: NDArray[np.intp], stop: NDArray[np.intp]) -> list[int]:
+    """Return a checksum of the offsets and checksums of the batches of each run."""
+    offsets, crcs = (np.ascontiguousarray(rows[name]) for name in ("base_offset", "crc"))
+    return [
+        zlib.crc32(crcs[start:end], zlib.crc32(offsets[start:end]))
+        for start, end in zip(first.tolist(), stop.tolist(), strict=True)
+    ]
 
 
 def _runs_of(

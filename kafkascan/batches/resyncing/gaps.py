@@ -41,6 +41,9 @@ what is wrong at the start, and whether the range is one damaged batch whose len
 batch or the end of the log follows it.
 """
 
+OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
+"""What is wrong with valid batches whose offsets contradict those of the log."""
+
 UNCOVERED_FIELDS = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
 UNCOVERED = np.dtype([(name, BATCH_HEADER[name]) for name in UNCOVERED_FIELDS])
 """The first bytes of a batch as they are stored, which its checksum does not cover."""
@@ -87,10 +90,10 @@ class DamagedRanges:
         """Return other ranges of the same source, sorted by position."""
         return replace(self, rows=rows.take(np.argsort(rows["position"], kind="stable")))
 
-    def parts(self) -> Iterator[DamagedRanges]:
-        """Yield these ranges, some at a time."""
-        for start in range(0, len(self), RANGES_AT_ONCE):
-            rows = self.rows[start : start + RANGES_AT_ONCE]
+    def parts(self, first: int, stop: int) -> Iterator[DamagedRanges]:
+        """Yield these ranges from one row up to another, some at a time."""
+        for start in range(first, stop, RANGES_AT_ONCE):
+            rows = self.rows[start : min(start + RANGES_AT_ONCE, stop)]
             yield replace(self, rows=rows, not_a_log=None if start else self.not_a_log)
 
     def symbols_and_reasons(self) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.batch_runs import NEIGHBOURS
+from kafkascan.batches.resyncing.batch_runs import NEIGHBOURS, BatchRuns
 from kafkascan.batches.resyncing.gaps import DamagedRanges
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.scattered_reads import read_headers, rows_of_headers
@@ -35,7 +35,7 @@ def kept_ranges(
     dropped: BatchTable,
     copies: BatchTable,
     is_contested: NDArray[np.bool_] | None = None,
-    counts: NDArray[np.int64] | None = None,
+    runs: BatchRuns | None = None,
 ) -> list[KeptRange]:
     """
     Return the ranges of consecutive batches, and whether they are doubtful.
@@ -55,13 +55,17 @@ def kept_ranges(
         Copies of kept batches, at other positions.
     is_contested : array of bool, shape (n,), optional
         Batches that are doubtful for another reason.
-    counts : array of int64, shape (n,), optional
-        Number of batches of which each row consists; 1 by default.
+    runs : BatchRuns, optional
+        Of all these batches; by default, each has a row.
     """
-    numbers = np.arange(len(batches) + 1) if counts is None else np.append(0, np.cumsum(counts))
+    runs = BatchRuns.none(source) if runs is None else runs
+    numbers = _total(runs.counts(batches))
     starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
-    ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped, copies, numbers)
-    is_odd |= _are_after_copies(batches, copies, numbers)
+    ends, is_odd = (
+        last_offset(batches),
+        _are_rivalled(batches, dropped, copies, numbers, runs.counts(dropped)),
+    )
+    is_odd |= _are_after_copies(batches, copies, numbers, runs.counts(copies))
     is_odd[-1:] |= has_odd_end(batches)
     if is_contested is not None:
         is_odd |= is_contested
@@ -89,8 +93,17 @@ def are_doubtful(batches: BatchTable, kept: list[KeptRange]) -> NDArray[np.bool_
     return is_doubtful
 
 
+def _total(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of batches before each row, and of all."""
+    return np.append(0, np.cumsum(counts))
+
+
 def _are_rivalled(
-    batches: BatchTable, dropped: BatchTable, copies: BatchTable, numbers: NDArray[np.int64]
+    batches: BatchTable,
+    dropped: BatchTable,
+    copies: BatchTable,
+    numbers: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """
     Return which batches are contradicted by dropped ones that are not far fewer.
@@ -98,11 +111,13 @@ def _are_rivalled(
     A dropped batch counts by itself, and together with all that are dropped at the same place. It
     contradicts the batches with its offsets, whatever is between. A batch that has a copy among
     those at the same place, in order with them, does not count: it would be kept with them, too.
+    `counts` has the number of batches of which each dropped row consists.
     """
     if not len(dropped):
         return np.zeros(len(batches), np.bool_)
     place = np.searchsorted(batches["position"], dropped["position"])
-    places, heads, sizes = np.unique(place, return_index=True, return_counts=True)
+    places, heads = np.unique(place, return_index=True)
+    sizes = np.add.reduceat(counts, heads)
     low = np.searchsorted(last_offset(batches), dropped["base_offset"])
     high = np.searchsorted(batches["base_offset"], last_offset(dropped), "right")
     group_low, group_high = np.minimum.reduceat(low, heads), np.maximum.reduceat(high, heads)
@@ -112,7 +127,8 @@ def _are_rivalled(
     # Rows at a place, in the order of both.
     at_place = np.concatenate([place, place, places]) * (len(batches) + 1)
     spared = _copied_rows(batches, copies[_are_in_order(batches, copies, dropped)])
-    has_copy = np.searchsorted(spared, [at_place + start, at_place + stop])
+    count_of_spared = _total(np.diff(numbers)[spared % (len(batches) + 1)])
+    has_copy = count_of_spared[np.searchsorted(spared, [at_place + start, at_place + stop])]
     is_close = start < stop
     contradicted = numbers[stop] - numbers[start] - (has_copy[1] - has_copy[0])
     is_close &= contradicted <= _CLEAR_MAJORITY * rivals
@@ -147,7 +163,10 @@ def _are_in_order(
 
 
 def _are_after_copies(
-    batches: BatchTable, copies: BatchTable, numbers: NDArray[np.int64]
+    batches: BatchTable,
+    copies: BatchTable,
+    numbers: NDArray[np.int64],
+    counts: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """
     Return which batches follow copies of later ones that are not far fewer.
@@ -156,7 +175,8 @@ def _are_after_copies(
     """
     row = np.searchsorted(batches["base_offset"], copies["base_offset"])
     place = np.searchsorted(batches["position"], copies["position"])
-    _, group, sizes = np.unique(place, return_inverse=True, return_counts=True)
+    _, group = np.unique(place, return_inverse=True)
+    sizes = np.bincount(group, counts).astype(np.int64)
     is_close = (place < row) & (numbers[row] - numbers[place] <= _CLEAR_MAJORITY * sizes[group])
     changes = np.zeros(len(batches) + 1, np.int64)
     np.add.at(changes, place[is_close], 1)

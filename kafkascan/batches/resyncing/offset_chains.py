@@ -45,9 +45,9 @@ def heaviest_ascending(
     link : array of int64, shape (n,), optional
         Weight that a range adds if the range before it is selected, too.
     counts : array of int64, shape (n,), optional
-        Number of ranges of which each consists, either ascending ones without others in between, or
-        equal ones that end before they start. Of selections of the same weight, the one is returned
-        that would be if all of them were given.
+        Number of ranges of which each consists: either ascending ones, in between which are no
+        others than those of equal ranges, or equal ones that end before they start. Of selections
+        of the same weight, the one is returned that would be if all of them were given.
 
     Returns
     -------
@@ -64,7 +64,8 @@ def heaviest_ascending(
     if counts is not None and (counts > 1).any():
         before = np.append(0, np.cumsum(counts[np.argsort(last, kind="stable")]))
         below, rank, places = before[below], before[rank], int(before[-1])
-        rank[last >= first] += counts[last >= first] - 1
+        equal = np.searchsorted(ends, last, "right") - np.searchsorted(ends, last)
+        rank += np.where(last >= first, equal * (counts - 1), 0)
     _core.heaviest_ascending(
         below,
         rank,
@@ -109,8 +110,8 @@ def select_ascending(
     lowest : int
         First offset that the log may contain.
     counts : array of int64, shape (n,), optional
-        Number of batches of which each row consists, without offsets of others in between; 1 by
-        default.
+        Number of batches of which each row consists, without offsets of others in between, unless
+        another row consists of the same; 1 by default.
 
     Returns
     -------
@@ -184,11 +185,11 @@ def _select_with(
     """Select batches, among them those of the prefix, or copies of these."""
     has_copy = are_copies(batches.take(prefix), np.delete(batches, prefix))
     more = int(weight.sum() + links.sum()) + 1  # outweighs any batches that are no such copies
-    if more * int(has_copy.sum()) > _MOST_WEIGHT:
+    if more * int(counts[prefix][has_copy].sum()) > _MOST_WEIGHT:
         has_copy[:] = False
     is_copied = are_copies(batches, batches.take(prefix[has_copy]))
     is_possible = ~_contradict(batches, prefix[~has_copy])
-    return _heaviest(batches, weight + more * is_copied, links, counts, is_possible)
+    return _heaviest(batches, weight + more * is_copied * counts, links, counts, is_possible)
 
 
 def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -28,6 +28,7 @@ from kafkascan.batches.resyncing.batch_runs import BatchRuns, RunJoiner
 from kafkascan.batches.resyncing.batch_search import FIRST_REACH, VERIFIED_AT_ONCE, BatchSearch
 from kafkascan.batches.resyncing.gaps import (
     DAMAGED_DTYPE,
+    OUT_OF_ORDER,
     DamagedRanges,
     are_joined,
     damaged_batches,
@@ -70,7 +71,8 @@ class ResyncScan:
     ----------
     batches : ndarray of BATCH_DTYPE
     dropped : ndarray of BATCH_DTYPE
-        Other batches with valid checksums, whose offsets contradict these.
+        Other batches with valid checksums, whose offsets contradict these; if all checksums are
+        verified, those whose offsets the log cannot have, too.
     copies : ndarray of BATCH_DTYPE
         Copies of these batches, with the same leader epoch, at other positions.
     damaged : DamagedRanges
@@ -84,7 +86,7 @@ class ResyncScan:
         Whether every candidate was verified. False for a source that is not in memory and is full
         of headers that claim huge batches.
     runs : BatchRuns
-        Of the batches, if they were joined to runs.
+        Of all these batches, if they were joined to runs.
     """
 
     batches: BatchTable
@@ -96,6 +98,18 @@ class ResyncScan:
     error: CorruptBatchError | None
     is_exhaustive: bool
     runs: BatchRuns
+
+    def whole(self) -> ResyncScan:
+        """Return the scan with a row for each batch."""
+        batches, dropped, copies = map(self.runs.whole, (self.batches, self.dropped, self.copies))
+        return replace(
+            self,
+            batches=batches,
+            dropped=dropped,
+            copies=copies,
+            damaged=self.runs.whole_damaged(self.damaged),
+            runs=BatchRuns.none(self.runs.source),
+        )
 
     @property
     def gaps(self) -> list[Gap]:
@@ -183,8 +197,8 @@ def _in_order(
     if is_within.all() and are_ascending(batches):
         return scan
     if len(runs.rows):
-        bounds = np.append(batches["base_offset"], last_offset(batches))
-        batches, runs = runs.opened(batches, bounds)
+        bounds = [batches["base_offset"], last_offset(batches), [lowest, highest]]
+        batches, runs = runs.opened(batches, np.concatenate(bounds))
         batches, runs = runs.undisputed(batches)
         if _need_all(batches, runs, lowest, highest):
             batches, runs = runs.whole(batches), BatchRuns.none(runs.source)
@@ -194,11 +208,8 @@ def _in_order(
     is_joined = are_joined(start, batches, damaged)
     counts = runs.counts(batches)
     keep = is_within & select_in_order(batches, is_valid, is_joined, start, lowest, counts)
-    if counts[~keep].max(initial=1) > 1:  # those that are not kept have a row each
-        whole = replace(scan, batches=runs.whole(batches), runs=BatchRuns.none(source))
-        return _in_order(whole, start, lowest, highest, verify=verify)
-    damaged = damaged.joined([damaged_batches(batches.compress(~keep), "OFFSETS_NOT_ASCENDING")])
-    copies, dropped = batches[:0], batches.compress(is_valid & ~keep)
+    damaged = damaged.joined([damaged_batches(batches.compress(~keep), OUT_OF_ORDER)])
+    copies, dropped = batches[:0], batches.compress(~keep if verify else is_valid & ~keep)
     if len(dropped):
         kept = batches.compress(is_valid & keep)
         is_copy = are_copies(dropped, kept, ("partition_leader_epoch",))
@@ -211,10 +222,9 @@ def _in_order(
 
 def _need_all(batches: BatchTable, runs: BatchRuns, lowest: int, highest: int) -> bool:
     """Return whether batches within a run may have to be dropped, or are evidence by themselves."""
-    at, _ = runs.find(batches)
     first, last = batches["base_offset"], last_offset(batches)
     are_within = (first >= lowest) & (last <= highest)
-    if not runs.are_dense(batches) or not are_within[at].all():
+    if not runs.are_dense(batches.compress(are_within)):
         return True
     # Far offsets are so by the middle of all.
     reach = last[are_within].max(initial=lowest) - first[are_within].min(initial=highest)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.batch_runs import NEIGHBOURS
-from kafkascan.batches.resyncing.gaps import damaged_batches
+from kafkascan.batches.resyncing.gaps import OUT_OF_ORDER, damaged_batches
 from kafkascan.batches.resyncing.kept_ranges import headers_at, kept_ranges
 from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
 from kafkascan.batches.resyncing.offset_evidence import are_copies, valid_prefix_count
@@ -19,7 +19,6 @@ from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
 from kafkascan.recovery.salvaging.header_repair import (
     CLEARLY_MORE,
-    OUT_OF_ORDER,
     RepairedLog,
     are_as_stored,
     sorted_by_position,
@@ -49,7 +48,7 @@ def without_foreign(
         )
     if not is_dropped.any():
         return log, ranges
-    if len(log.runs.find(log.batches)[0]):
+    if len(log.runs.rows):
         return without_foreign(log.whole(), source, doubtful=doubtful)
     is_kept = np.repeat(~is_dropped, stops - starts)
     dropped = set(log.batches["position"][~is_kept].tolist())
@@ -59,7 +58,7 @@ def without_foreign(
     damaged = log.damaged.joined([foreign])
     repairs = [one for one in log.repairs if one.position not in dropped]
     others = log.batches.compress(~is_kept)
-    others = sorted_by_position(join_tables([log.foreign, others[are_as_stored(source, others)]]))
+    others = sorted_by_position(join_tables([log.foreign, others[are_as_stored(log.runs, others)]]))
     log = replace(
         log, batches=log.batches.compress(is_kept), damaged=damaged, repairs=repairs, foreign=others
     )
@@ -71,7 +70,7 @@ def ranges_of(
     log: RepairedLog, source: Source, is_contested: NDArray[np.bool_] | None = None
 ) -> list[KeptRange]:
     """Return the kept ranges of a log; `is_contested` has batches that are doubtful anyway."""
-    copies = log.copies[are_as_stored(source, log.copies)]
+    copies = log.copies[are_as_stored(log.runs, log.copies)]
     # What an uncertain repair changed may be right, and its neighbours wrong.
     guesses = [one for one in log.repairs if not one.is_certain and one.field == "base_offset"]
     stored, are_plausible = headers_at(
@@ -88,7 +87,7 @@ def ranges_of(
         dropped,
         copies,
         is_contested,
-        log.runs.counts(log.batches),
+        log.runs,
     )
 
 
@@ -105,7 +104,7 @@ def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:
     """Count copies of batches that are no longer kept as dropped."""
     is_copy = are_copies(log.copies, log.batches)
     orphans = log.copies[~is_copy]
-    dropped = join_tables([log.dropped, orphans[are_as_stored(source, orphans)]])
+    dropped = join_tables([log.dropped, orphans[are_as_stored(log.runs, orphans)]])
     return replace(
         log,
         damaged=log.damaged.joined([damaged_batches(orphans, OUT_OF_ORDER)]),
@@ -125,7 +124,7 @@ def selected_again(
     """
     if not len(log.foreign):
         return None
-    is_stored = are_as_stored(source, log.copies)
+    is_stored = are_as_stored(log.runs, log.copies)
     prefix = valid_prefix_count(log.batches, 0)
     others = sorted_by_position(
         join_tables([log.batches[prefix:], log.dropped, log.copies[is_stored]])
@@ -147,7 +146,7 @@ def selected_again(
         damaged=damaged.joined([damaged_batches(rest[~is_copy], OUT_OF_ORDER)]),
         repairs=[one for one in log.repairs if one.position in kept],
         copies=sorted_by_position(join_tables([rest[is_copy], log.copies[~is_stored]])),
-        dropped=rest[~is_copy & are_as_stored(source, rest)],
+        dropped=rest[~is_copy & are_as_stored(log.runs, rest)],
     )
     return _without_orphans(selected, source)
 

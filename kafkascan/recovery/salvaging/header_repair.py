@@ -24,6 +24,7 @@ from kafkascan.batches.columns import (
 from kafkascan.batches.resyncing.batch_runs import BatchRuns
 from kafkascan.batches.resyncing.gaps import (
     DAMAGED_DTYPE,
+    OUT_OF_ORDER,
     UNCOVERED,
     UNCOVERED_FIELDS,
     DamagedRanges,
@@ -53,7 +54,6 @@ CLEARLY_MORE = 4
 
 # Maximum number of adjacent damaged ranges that are tried as one batch.
 _MOST_JOINED = 8
-OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
 _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
 _FROM_NEIGHBOURS = ("base_offset", "partition_leader_epoch")
 
@@ -102,7 +102,7 @@ class RepairedLog:
     repairs : list of FieldRepair
         Sorted by position.
     runs : BatchRuns
-        Of the batches.
+        Of the batches, and of those that are not kept.
     copies : ndarray of BATCH_DTYPE
         Copies of batches of the log, at other positions.
     dropped : ndarray of BATCH_DTYPE
@@ -125,8 +125,15 @@ class RepairedLog:
 
     def whole(self) -> RepairedLog:
         """Return the log with a row for each batch."""
-        runs = BatchRuns.none(self.runs.source)
-        return replace(self, batches=self.runs.whole(self.batches), runs=runs)
+        batches, copies, dropped = map(self.runs.whole, (self.batches, self.copies, self.dropped))
+        return replace(
+            self,
+            batches=batches,
+            damaged=self.runs.whole_damaged(self.damaged),
+            runs=BatchRuns.none(self.runs.source),
+            copies=copies,
+            dropped=dropped,
+        )
 
     def patches(self) -> dict[int, bytes]:
         """Return the new first bytes of repaired batches, by position."""
@@ -161,27 +168,48 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         Leader epochs are not repaired yet (`repair_epochs`): they help to recognize batches that
         do not belong to the log.
     """
+    repaired = _repaired(source, scan, lowest, highest)
+    return _repaired(source, scan.whole(), lowest, highest) if repaired is None else repaired
+
+
+def _repaired(source: Source, scan: ResyncScan, lowest: int, highest: int) -> RepairedLog | None:
+    """Return the log; None if batches in runs that are not kept have to have rows."""
     batches, damaged = scan.batches, _damaged_ranges(source, scan)
-    found, unmatched = _match_checksums(source, _split_by_lengths(source, damaged))
+    left_out = sorted_by_position(join_tables([scan.dropped, scan.copies]))
+    left_out = left_out.take(scan.runs.find(left_out)[0])
+    are_others = ~np.isin(damaged.rows["position"], left_out["position"])
+    others = damaged.of(damaged.rows.compress(are_others))
+    found, unmatched = _match_checksums(source, _split_by_lengths(source, others))
+    found = with_rows(found, left_out)
     if not len(found):
         return RepairedLog(batches, unmatched, [], scan.runs)
     fits = ~np.isin(found["position"], damaged.rows["position"][damaged.have(OUT_OF_ORDER)])
     fits[fits] = fitting(batches, found.compress(fits), lowest, highest)
     dropped = found.compress(~fits)
-    batches, runs = _near_offsets_of(dropped, batches, scan.runs)
+    are_single = ~np.isin(dropped["position"], left_out["position"])
+    batches, runs = _near_offsets_of(dropped.compress(are_single), batches, scan.runs)
+    if len(left_out) and runs is not scan.runs:
+        return None
     batches = with_rows(batches, found.compress(fits))
     is_copy = are_copies(dropped, batches)
-    placement = OffsetRepair(
-        batches, dropped.compress(~is_copy), unmatched, runs, lowest, highest
-    ).place()
+    repair = OffsetRepair(batches, dropped.compress(~is_copy), unmatched, runs, lowest, highest)
+    if repair.may_place_runs():
+        return None
+    placement = repair.place()
     batches = with_rows(batches, placement.batches)
     # A damaged offset may be that of another batch with the same content.
     copies = dropped.compress(is_copy)
     are_own = _may_be_own(copies, batches)
-    own = OffsetRepair(batches, copies.compress(are_own), unmatched, runs, lowest, highest).place()
+    repair = OffsetRepair(batches, copies.compress(are_own), unmatched, runs, lowest, highest)
+    if repair.may_place_runs():
+        return None
+    own = repair.place()
     copies = sorted_by_position(join_tables([copies.compress(~are_own), own.dropped]))
     batches = with_rows(batches, own.batches)
     changed = _rows_at(batches, found["position"])
+    offsets = np.append(changed["base_offset"], last_offset(changed))
+    if runs.contain(left_out, np.sort(offsets)):
+        return None
     are_certain = placement.are_certain(changed) & own.are_certain(changed)
     repairs = _field_repairs(source, changed, are_certain)
     return RepairedLog(
@@ -190,7 +218,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         repairs=repairs,
         runs=runs,
         copies=copies,
-        dropped=placement.dropped.compress(are_as_stored(source, placement.dropped)),
+        dropped=placement.dropped.compress(are_as_stored(runs, placement.dropped)),
         has_found_batches=True,
     )
 
@@ -325,10 +353,11 @@ def _rows_at(batches: BatchTable, positions: NDArray[np.int64]) -> BatchTable:
     return found
 
 
-def are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:
-    """Return which rows have no repaired field."""
-    old, new = _uncovered_fields(source, batches)
+def are_as_stored(runs: BatchRuns, batches: BatchTable) -> NDArray[np.bool_]:
+    """Return which rows have no repaired field; runs have none."""
+    old, new = _uncovered_fields(runs.source, batches)
     are: NDArray[np.bool_] = (old == new).all(axis=1)
+    are[runs.find(batches)[0]] = True
     return are
 
 

@@ -64,7 +64,7 @@ class OffsetRepair:
     damaged : DamagedRanges
         Bytes that are in neither.
     runs : BatchRuns
-        Of the batches; none has offsets of dropped batches.
+        Of all these batches; none has offsets of dropped batches that it is not a copy of.
     lowest, highest : int
         Range of the offsets that the segment may contain, inclusive.
     """
@@ -101,6 +101,23 @@ class OffsetRepair:
             self._starts[1:] == self._stops[:-1]
         )
         self._end = int(self._last[-1:].max(initial=-1))
+        self._has_several = int(runs.counts(dropped).sum()) > 1
+
+    def may_place_runs(self) -> bool:
+        """Return whether batches in runs may have offsets that `place` gives them."""
+        at, runs = self._runs.find(self._dropped)
+        most = self._dropped["last_offset_delta"].astype(np.int64) + 1
+        fewest, are_runs = most.copy(), np.zeros(len(most), np.int64)
+        are_runs[at] = 1
+        fewest[at] = np.where(runs["is_dense"], most[at], runs["batches"])
+        heads, sizes, row_of = self._groups()
+        have_runs, fewest, most = (
+            total[heads + sizes] - total[heads]
+            for total in (np.append(0, np.cumsum(values)) for values in (are_runs, fewest, most))
+        )
+        room = self._room_at(row_of)
+        may_fill = (fewest - 1 <= room) & (room <= most - 1)
+        return bool((have_runs.astype(np.bool_) & (may_fill | (sizes == 1))).any())
 
     def place(self) -> Placement:
         """Return the batches that have offsets in the log, and the others."""
@@ -164,9 +181,14 @@ class OffsetRepair:
         self, low: NDArray[np.int64], high: NDArray[np.int64], row_of: NDArray[np.intp]
     ) -> NDArray[np.bool_]:
         """Return which groups have exactly the offsets between their neighbours."""
-        room = np.append(self._first - 1, np.int64(self._highest))[row_of] - low
-        are: NDArray[np.bool_] = high - low - 1 == room
+        are: NDArray[np.bool_] = high - low - 1 == self._room_at(row_of)
         return are
+
+    def _room_at(self, row_of: NDArray[np.intp]) -> NDArray[np.int64]:
+        """Return the number of offsets between rows and those before them, less one."""
+        ends = np.append(np.int64(self._lowest - 1), self._last)
+        room: NDArray[np.int64] = np.append(self._first - 1, np.int64(self._highest))[row_of]
+        return room - (ends[row_of] + 1)
 
     def _are_end(
         self,
@@ -229,7 +251,7 @@ class OffsetRepair:
             (~are_flipped & self._may_be_shifted(rows, offsets - first), True),
             # Too far after the log's end for an offset that it lost there.
             (are_flipped & is_at_end, False),
-            (are_free & (self._has_bytes_before[low] | (len(self._dropped) > 1)), True),
+            (are_free & (self._has_bytes_before[low] | self._has_several), True),
         ]  # fmt: skip
         conditions, verdicts = zip(*decisions, strict=True)
         may_be: NDArray[np.bool_] = np.select(conditions, verdicts, False)

@@ -12,6 +12,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, rows_from, size_in_bytes
 from kafkascan.batches.resyncing.batch_runs import BatchRuns
+from kafkascan.batches.resyncing.gaps import OUT_OF_ORDER
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.ranges import KeptRange
 from kafkascan.batches.scan import iter_open_batches
@@ -32,8 +33,6 @@ from kafkascan.tables.packed_rows import PackedRows
 
 # No checksum covers a base offset: one batch beyond the end of its segment proves nothing.
 _FEWEST_BEYOND = 2
-# What is wrong with a batch whose offsets contradict those of kept ones.
-_CONTRADICTED = "OFFSETS_NOT_ASCENDING"
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ def _from(piece: KeptRange, kept: BatchTable, runs: BatchRuns) -> KeptRange:
 def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
     """Turn losses of batches into duplicates if another segment keeps their offsets."""
     losses = itertools.chain.from_iterable(one.losses for one in segments)
-    if not any(loss.symbol == _CONTRADICTED for loss in losses):
+    if not any(loss.symbol == OUT_OF_ORDER for loss in losses):
         return
     pieces = [(one, segment) for segment in segments for one in segment.pieces]
     pieces.sort(key=lambda pair: pair[0].first_offset)
@@ -209,7 +208,7 @@ def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
 
     def duplicate_of(loss: LostRange, segment: SegmentSalvage) -> DuplicateRange | None:
         first, last = loss.claimed_first_offset, loss.claimed_last_offset
-        if loss.symbol != _CONTRADICTED or first is None or last is None:
+        if loss.symbol != OUT_OF_ORDER or first is None or last is None:
             return None
         at = bisect.bisect_right(starts, first) - 1
         if at < 0 or pieces[at][1] is segment or last > pieces[at][0].last_offset:
@@ -217,10 +216,11 @@ def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
         return DuplicateRange(loss.position, loss.size, first, last, pieces[at][1].name)
 
     for segment in segments:
-        moved = (duplicate_of(loss, segment) for loss in segment.losses)
-        duplicates = (one for one in moved if one is not None)
-        segment.duplicates = PackedRows.of(
-            DuplicateRange, itertools.chain(segment.duplicates, duplicates)
-        )
-        lost = (loss for loss in segment.losses if duplicate_of(loss, segment) is None)
-        segment.losses = PackedRows.of(LostRange, lost)
+        found = (duplicate_of(loss, segment) for loss in segment.losses)
+        moved = PackedRows.of(DuplicateRange, (one for one in found if one is not None))
+        if len(moved):
+            segment.duplicates = PackedRows.of(
+                DuplicateRange, itertools.chain(segment.duplicates, moved)
+            )
+            lost = (loss for loss in segment.losses if duplicate_of(loss, segment) is None)
+            segment.losses = PackedRows.of(LostRange, lost)

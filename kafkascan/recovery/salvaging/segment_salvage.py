@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.columns import last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import (
     NOT_A_LOG,
     RANGES_AT_ONCE,
@@ -234,7 +234,7 @@ def salvage_segment(
         zero_tail_bytes=source.size - scan.position if scan.end is ScanEnd.ZERO_TAIL else 0,
         pieces=kept,
         losses=PackedRows.of(LostRange, lost_ranges(source, log, base_offset, known_end)),
-        duplicates=PackedRows.of(DuplicateRange, _duplicates(log.copies)),
+        duplicates=PackedRows.of(DuplicateRange, _duplicates(log)),
         repairs=log.repairs,
     )
     return result, log
@@ -251,7 +251,7 @@ def lost_ranges(
     is_first_known = (batches["magic"] == 2) | (batches["records_count"] >= 0)
     before = np.append(0, last_offset(batches))
     after = np.append(batches["base_offset"] - is_first_known, 0)
-    for damaged in log.damaged.parts():
+    for damaged in log.runs.damaged_parts(log.damaged):
         following = np.searchsorted(batches["position"], damaged.rows["position"])
         firsts, lasts = list[int | None](), list[int | None]()
         for row, end, start in zip(
@@ -290,11 +290,12 @@ def _with_headers(
     )
 
 
-def _duplicates(copies: BatchTable) -> Iterator[DuplicateRange]:
-    for start in range(0, len(copies), RANGES_AT_ONCE):
-        part = copies[start : start + RANGES_AT_ONCE]
-        columns = part["position"], size_in_bytes(part), part["base_offset"], last_offset(part)
-        yield from map(DuplicateRange, *(one.tolist() for one in columns))
+def _duplicates(log: RepairedLog) -> Iterator[DuplicateRange]:
+    for table in log.runs.tables(log.copies):
+        for start in range(0, len(table), RANGES_AT_ONCE):
+            part = table[start : start + RANGES_AT_ONCE]
+            columns = part["position"], size_in_bytes(part), part["base_offset"], last_offset(part)
+            yield from map(DuplicateRange, *(one.tolist() for one in columns))
 
 
 def _zero_bytes(source: Source, start: int, stop: int) -> int:
