@@ -353,7 +353,7 @@ def _checksums(rows: BatchTable, first: NDArray[np.intp], stop: NDArray[np.intp]
     """Return a checksum of the offsets and checksums of the batches of each run."""
     offsets, crcs = (np.ascontiguousarray(rows[name]) for name in ("base_offset", "crc"))
     return [
-        zlib.crc32(crcs[start:end], zlib.crc32(offsets[start:end]))
+        zlib.crc32(crcs[start:end].data, zlib.crc32(offsets[start:end].data))
         for start, end in zip(first.tolist(), stop.tolist(), strict=True)
     ]
 

@@ -197,7 +197,7 @@ def _in_order(
     if is_within.all() and are_ascending(batches):
         return scan
     if len(runs.rows):
-        bounds = [batches["base_offset"], last_offset(batches), [lowest, highest]]
+        bounds = [batches["base_offset"], last_offset(batches), np.array([lowest, highest])]
         batches, runs = runs.opened(batches, np.concatenate(bounds))
         batches, runs = runs.undisputed(batches)
         if _need_all(batches, runs, lowest, highest):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from kafkascan.batches import screening
 from kafkascan.batches.columns import (
@@ -61,7 +61,7 @@ class BatchOffsets:
         """Add lost bytes: the offsets between the batches around them are no gap."""
         self.is_after_loss = True
 
-    def add_around(self, losses: ArrayLike, tables: Iterable[BatchTable]) -> None:
+    def add_around(self, losses: Sequence[int], tables: Iterable[BatchTable]) -> None:
         """Add the next batches, with the positions of lost bytes before, among and after them."""
         starts, at = np.unique(losses), 0
         for batches in tables:

@@ -168,8 +168,9 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         Leader epochs are not repaired yet (`repair_epochs`): they help to recognize batches that
         do not belong to the log.
     """
-    repaired = _repaired(source, scan, lowest, highest)
-    return _repaired(source, scan.whole(), lowest, highest) if repaired is None else repaired
+    while (log := _repaired(source, scan, lowest, highest)) is None:
+        scan = scan.whole()
+    return log
 
 
 def _repaired(source: Source, scan: ResyncScan, lowest: int, highest: int) -> RepairedLog | None:

@@ -53,6 +53,7 @@ from kafkascan.recovery.salvaging.overlapping_segments import (
     without_covered,
 )
 from kafkascan.recovery.salvaging.segment_salvage import (
+    LostRange,
     SegmentSalvage,
     not_copied,
     salvage_segment,
@@ -388,8 +389,7 @@ def _copy_segment(
             result, salvaged = without_covered(result, salvaged, bounds)
             patches, offsets = salvaged.patches(), SegmentOffsets(segment)
             tables = salvaged.runs.tables(salvaged.batches, with_dense=False)
-            lost = np.fromiter((loss.position for loss in result.losses), np.int64)
-            offsets.add_around(lost, tables)
+            offsets.add_around(list(_starts(result.losses)), tables)
             if folder is not None and (result.batches or bounds.keeper is None):
                 like = segment.path if segment.path.is_file() else None
                 with AtomicFile(folder / (result.copied_as or name), like=like) as file:
@@ -402,6 +402,15 @@ def _copy_segment(
         return not_copied(result, error, _size_of(segment), known_end)
     gaps.add(result, offsets)
     return result
+
+
+def _starts(losses: Iterable[LostRange]) -> Iterator[int]:
+    """Yield the positions of lost ranges that do not follow another one."""
+    stop = None
+    for loss in losses:
+        if loss.position != stop:
+            yield loss.position
+        stop = loss.position + loss.size
 
 
 def _size_of(segment: SegmentFile) -> int:

@@ -122,6 +122,72 @@ def test_memory_of_segments_that_overlap(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < 24 * (counts[1] - counts[0])
 
 
+def _half_repeated(count: int) -> bytes:
+    return bytes(2 * _small_batches(0, count // 2))
+
+
+def _thirds_repeated(count: int) -> bytes:
+    return bytes(2 * _small_batches(0, count // 3) + _small_batches(count // 3, count // 3))
+
+
+def _half_of_another_segment(count: int) -> bytes:
+    return bytes(_small_batches(5_000_000, count // 2) + _small_batches(0, count // 2))
+
+
+# The logs, and the base offset in their names.
+_NOT_KEPT: dict[str, tuple[Callable[[int], bytes], int]] = {
+    "below the name": (lambda count: bytes(_small_batches(0, count)), 5_000_000),
+    "half below the name": (_half_of_another_segment, 5_000_000),
+    "half repeated": (_half_repeated, 0),
+    "thirds repeated": (_thirds_repeated, 0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["below the name", "half repeated", "thirds repeated"])
+def test_memory_of_batches_that_are_not_kept(name: str, tmp_path: Path) -> None:
+    # Each part of the logs is longer than a table of the scan.
+    (make, base_offset), peaks, counts = _NOT_KEPT[name], [], (200_000, 300_000)
+    for count in counts:
+        folder = tmp_path / str(count) / "t-0"
+        folder.mkdir(parents=True)
+        (folder / f"{base_offset:020}.log").write_bytes(make(count))
+        peaks.append(_peak(folder, None))
+    assert peaks[1] - peaks[0] < 24 * (counts[1] - counts[0])
+
+
+@pytest.mark.parametrize("name", _NOT_KEPT)
+def test_runs_that_are_not_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, base_offset = _NOT_KEPT[name]
+    found = _require_same(make(60_000), monkeypatch, base_offset)
+    assert len(found.losses) + len(found.duplicates) >= 20_000
+
+
+def _rearranged(choice: random.Random) -> tuple[bytes, int]:
+    """Return a log with whole parts that are repeated, or out of the segment; and its name."""
+    batches, base_offset = _log(choice.choice([40, 120])), 0
+    for _ in range(choice.choice([1, 2])):
+        start, stop = sorted(choice.sample(range(len(batches) + 1), 2))
+        kind = choice.randrange(4)
+        if kind == 0:
+            batches[stop:stop] = batches[start:stop]
+        elif kind == 1:
+            batches += batches
+        elif kind == 2:
+            base_offset = 2 * start
+        else:
+            batches.insert(start, b"\1" * 200)
+    return b"".join(batches), base_offset
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_parts_that_are_not_kept(
+    seed: int, joins_short_runs: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, base_offset = _rearranged(random.Random(seed))
+    _require_same(log, monkeypatch, base_offset)
+
+
 def _peak(folder: Path, copy: Path | None) -> int:
     """Return the most memory that a salvage takes, in bytes."""
     tracemalloc.start()
