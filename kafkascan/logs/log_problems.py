@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -19,7 +21,7 @@ from kafkascan.format.file_names import (
 )
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.io.folders import PinnedFolder
+from kafkascan.io.folders import Folder, PinnedFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir, live_segment
 from kafkascan.logs.opened_logs import (
@@ -349,6 +351,16 @@ class LogChecks:
         """Add the base offset of a segment that is not read; the last one ends at `position`."""
         if self.last is not None:
             self._note_gap(self.last, self.expected, base_offset, position)
+
+    def add_newer(self, folder: Folder) -> None:
+        """Add the segment after the last one that was read, of the newest listing of a folder."""
+        newer = folder.newer if isinstance(folder, PinnedFolder) else None
+        if newer is None or self.last is None:
+            return
+        after = bisect_right(newer.live_logs, self.last.base_offset or 0, key=itemgetter(0))
+        if after < len(newer.live_logs):
+            following = live_segment(newer, after)
+            self._note_gap(following, self.expected, following.base_offset or 0, 0)
 
     @property
     def has_gaps(self) -> bool:

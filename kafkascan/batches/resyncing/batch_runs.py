@@ -350,7 +350,11 @@ def _are_hit(
 
 
 def _checksums(rows: BatchTable, first: NDArray[np.intp], stop: NDArray[np.intp]) -> list[int]:
-    """Return a checksum of the offsets and checksums of the batches of each run."""
+    """
+    Return a checksum of the offsets and checksums of the batches of each run.
+
+    It is no weaker than the checksums of single batches, by which copies of these are recognized.
+    """
     offsets, crcs = (np.ascontiguousarray(rows[name]) for name in ("base_offset", "crc"))
     return [
         zlib.crc32(crcs[start:end].data, zlib.crc32(offsets[start:end].data))

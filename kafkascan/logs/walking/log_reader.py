@@ -180,6 +180,9 @@ class LogReader:
 
     def finish(self) -> None:
         """Add what is wrong with the log, after the last segment."""
+        segments = self._log.served_segments if self._segments is None else self._segments
+        if segments and not self._is_selection and self._checks.last != segments[-1]:
+            self._checks.add_newer(segments[-1].folder)
         self._checks.finish()
 
     def _require_complete(self) -> None:

@@ -202,6 +202,23 @@ def test_an_answer_of_a_newer_listing_says_so(partition: HealthyPartition) -> No
     assert [one.symbol for one in table.problems] == ["CHANGED_WHILE_READ"]
 
 
+def test_offsets_before_a_segment_of_a_newer_listing_are_missing(
+    partition: HealthyPartition,
+) -> None:
+    """A copy is made again: its last segment is deleted, a later one is copied in between."""
+    view = open_view(partition.folder)
+    last = sorted(partition.folder.glob("*.log"))[-1]
+    first, later = int(last.stem), partition.offset + 10
+    last.unlink()
+    (partition.folder / f"{later:020}.log").write_bytes(batch_of([RecordV2()], base_offset=later))
+    with pytest.raises(ks.IncompleteLogError, match=f"offsets from {first} to {later - 1} are"):
+        ks.read_records(view)
+    table = ks.read_records(view, on_corrupt="stop")
+    assert table["offset"][-1] < first
+    gap = next(problem for problem in table.problems if problem.symbol == "OFFSET_GAP")
+    assert (gap.offset, gap.count, Path(gap.path).stem) == (first, later - first, f"{later:020}")
+
+
 def test_a_view_of_bytes_and_of_an_open_source(partition: HealthyPartition) -> None:
     data = partition.log(0).read_bytes()
     expected = ks.read_records(data)["offset"].tolist()
