@@ -81,9 +81,11 @@ lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linte
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 # Kafka itself: starts real brokers. Needs Java 17 and Maven. Java cannot open paths that the
-# locale does not encode, which other tests have.
+# locale does not encode, which other tests have. In their order, the files with few tests, which
+# take longest, are not all at the end.
 oracle: $(VENV)/.compiled $(VENV)/.dev ## Compare with real Kafka brokers (Java 17, Maven)
-	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(PYTEST) -m oracle -n $(JOBS) --dist loadfile tests/oracle
+	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(PYTEST) -m oracle -n $(JOBS) --dist loadfile \
+	--no-loadscope-reorder tests/oracle
 
 # Rewrites tests/golden with real brokers. Review the difference before you commit it.
 golden: $(VENV)/.compiled $(VENV)/.dev ## Write tests/golden again with real brokers
