@@ -265,10 +265,22 @@ def _audited_logs(
         )
         for log in opened
     ]
+    audited = _with_listed_checkpoints(audited)
     audited += [
         AuditedLog(one, LogCheckpoints(), without_settings, is_snapshot=True) for one in snapshots
     ]
     return logs.path if isinstance(logs, LogDir) else opened[0].partition.path, audited
+
+
+def _with_listed_checkpoints(audited: list[AuditedLog]) -> list[AuditedLog]:
+    """Return logs, those listed again for which the cleaner wrote its checkpoint meanwhile."""
+    now = CheckpointReader(lambda path, error: None)
+    return [
+        one
+        if now.offset_of(one.log.partition, CLEANER_CHECKPOINT) == one.checkpoints.cleaned_up_to
+        else _listed_now(one) or one
+        for one in audited
+    ]
 
 
 def _opened(logs: LogsLike) -> tuple[list[LogView], list[LogView]]:
@@ -365,7 +377,7 @@ def _share_threads(
 # Retention and the cleaner seldom change the same log twice while it is read.
 _LOOKS_AGAIN = 3
 _GONE = "a broker deleted the topic, or moved the log, while it was audited"
-_CHANGED = "a broker changed the log each time that it was audited: findings may not be of one time"
+_CHANGED = "a broker changed the log while it was audited: findings may not be of one time"
 
 
 def _audit_log(
@@ -411,8 +423,10 @@ def _audit_log(
             present += sum(not end.is_gone for end in ends)
             yield step
         findings = current.finish(walk.problems)
-        is_changed = _may_be_of_changes(one, findings)
-        if present and (is_last or not is_changed):
+        is_changed = bool(findings) and _has_changed(one, findings)
+        # Notes are no reason to read all of it again.
+        are_notes = all(finding.severity is NOTE for finding in findings)
+        if present and (is_last or are_notes or not is_changed):
             if is_changed:
                 findings = [*findings, _changed(one.log, _CHANGED)]
             yield _Step(share.log_index, findings=findings, opened=current.opened)
@@ -430,18 +444,21 @@ def _changed(log: LogView, message: str) -> LogFinding:
     return FoundInLog.of(log.partition).add("CHANGED_WHILE_READ", None, message)
 
 
-def _may_be_of_changes(audited: AuditedLog, findings: Sequence[LogFinding]) -> bool:
-    """Return whether a change of the log, while it was read, may have caused findings."""
-    if all(finding.severity is NOTE for finding in findings):
-        return False
+def _has_changed(audited: AuditedLog, findings: Sequence[LogFinding]) -> bool:
+    """Return whether a log changed while it was read, which may have caused findings."""
     if _has_lost_files(audited.log):
         return True
     if audited.is_snapshot or audited.checkpoints.cleaned_up_to:
         return False
     # The cleaner replaces segments before it writes the checkpoint that explains their gaps.
     has_gap = any(finding.symbol == OFFSET_GAP for finding in findings)
+    return has_gap and _cleaned_up_to(audited.log) > 0
+
+
+def _cleaned_up_to(log: LogView) -> int:
+    """Return a log's offset in the cleaner's checkpoint now."""
     checkpoints = CheckpointReader(lambda path, error: None)
-    return has_gap and checkpoints.offset_of(audited.log.partition, CLEANER_CHECKPOINT) > 0
+    return checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT)
 
 
 def _has_lost_files(log: LogView) -> bool:
@@ -474,8 +491,18 @@ def _listed_again(one: AuditedLog) -> AuditedLog | None:
 
 
 def _listed_now(one: AuditedLog) -> AuditedLog | None:
+    """Return a log with the cleaner's checkpoint of the same moment, if that is to be had."""
+    again = None
+    for _ in range(_LOOKS_AGAIN):
+        checkpoints = _checkpoints_of(one.log.partition, CheckpointReader())
+        again = _listed_with(one, checkpoints)
+        if again is None or _cleaned_up_to(again.log) == checkpoints.cleaned_up_to:
+            break
+    return again
+
+
+def _listed_with(one: AuditedLog, checkpoints: LogCheckpoints) -> AuditedLog | None:
     partition = one.log.partition
-    checkpoints = _checkpoints_of(partition, CheckpointReader())
     opened, snapshots = _opened(LogDir(partition.path, [partition]))
     names = [segment.file_name for segment in one.log.segments]
     for log in snapshots if one.is_snapshot else opened:

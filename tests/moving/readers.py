@@ -21,20 +21,7 @@ ROW_READERS = {
 """Those of several logs, or with notes of side files: each row is that of a moment."""
 _OF_STATE = {*FUNCTIONS_OF_STATE, *(f"kafkascan {name}" for name in VERBS_OF_STATE)}
 
-_NOTES_OF_TWO_MOMENTS = (
-    "a note has the cleaner's checkpoint of before the log was read (COMPACTION: seed 22 of"
-    " recorded kafka-3.9.1), or a segment as it was listed and what was appended since"
-    " (OPEN_TRANSACTION: seed 29 of clean)"
-)
-NOT_YET_TRUE = {
-    (f"kafkascan {verb}", history): _NOTES_OF_TWO_MOMENTS
-    for verb in ("audit with notes", "report")
-    for history in ("clean", "copy_again", *NAMES)
-}
-"""Answers that are true of no moment for some seeds, by reader and history: what is wrong."""
-
 
 def histories_of(reader: str) -> list[str]:
-    """Return the names of the histories that have what a reader reads, and of which it is true."""
-    histories = NAMES if reader in _OF_STATE else HISTORIES
-    return [history for history in histories if (reader, history) not in NOT_YET_TRUE]
+    """Return the names of the histories that have what a reader reads."""
+    return list(NAMES if reader in _OF_STATE else HISTORIES)

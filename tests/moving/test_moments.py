@@ -41,6 +41,23 @@ def test_an_answer_is_true_of_one_moment(tmp_path: Path, reader: str) -> None:
         assert answer.is_true(), replay_command(reader, history, seed)
 
 
+@pytest.mark.parametrize(
+    ("reader", "history", "seed"),
+    [
+        # An earlier and a later segment are left, the last one that was listed is deleted.
+        ("kafkascan info of data dir", "copy_again", 50),
+        # The cleaner writes its checkpoint between the audit's looks at it and at the segments.
+        ("kafkascan audit with notes", "recorded kafka-3.9.1", 22),
+        # The cleaner replaces a segment with an open transaction.
+        ("kafkascan audit with notes", "clean", 29),
+    ],
+)
+def test_a_history_that_had_a_false_answer(
+    tmp_path: Path, reader: str, history: str, seed: int
+) -> None:
+    assert read_moving_log(tmp_path, reader, history, seed).is_true()
+
+
 @pytest.mark.parametrize("history", HISTORIES)
 def test_a_follower_yields_each_offset_once_and_in_order(tmp_path: Path, history: str) -> None:
     for seed in seeds(4, least=2):
