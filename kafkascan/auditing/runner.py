@@ -275,12 +275,11 @@ def _audited_logs(
 def _with_listed_checkpoints(audited: list[AuditedLog]) -> list[AuditedLog]:
     """Return logs, those listed again for which the cleaner wrote its checkpoint meanwhile."""
     now = CheckpointReader(lambda path, error: None)
-    return [
-        one
-        if now.offset_of(one.log.partition, CLEANER_CHECKPOINT) == one.checkpoints.cleaned_up_to
-        else _listed_now(one) or one
-        for one in audited
-    ]
+
+    def is_of_listing(log: AuditedLog) -> bool:
+        return now.offset_of(log.log.partition, CLEANER_CHECKPOINT) == log.checkpoints.cleaned_up_to
+
+    return [log if is_of_listing(log) else _listed_now(log) or log for log in audited]
 
 
 def _opened(logs: LogsLike) -> tuple[list[LogView], list[LogView]]:
@@ -502,6 +501,7 @@ def _listed_now(one: AuditedLog) -> AuditedLog | None:
 
 
 def _listed_with(one: AuditedLog, checkpoints: LogCheckpoints) -> AuditedLog | None:
+    """Return a log as it is listed now, with checkpoints that were read before; None if gone."""
     partition = one.log.partition
     opened, snapshots = _opened(LogDir(partition.path, [partition]))
     names = [segment.file_name for segment in one.log.segments]

@@ -216,8 +216,8 @@ def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
         return DuplicateRange(loss.position, loss.size, first, last, pieces[at][1].name)
 
     for segment in segments:
-        found = (duplicate_of(loss, segment) for loss in segment.losses)
-        moved = PackedRows.of(DuplicateRange, (one for one in found if one is not None))
+        duplicates = (duplicate_of(loss, segment) for loss in segment.losses)
+        moved = PackedRows.of(DuplicateRange, filter(None, duplicates))
         if len(moved):
             segment.duplicates = PackedRows.of(
                 DuplicateRange, itertools.chain(segment.duplicates, moved)

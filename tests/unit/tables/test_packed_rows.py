@@ -42,7 +42,7 @@ def test_rows_are_those_that_were_packed(count: int) -> None:
     assert len(packed) == count
     assert packed + rows[:3] == rows + rows[:3]
     assert repr(packed) == repr(rows)
-    assert all(type(one.is_odd) is bool for one in packed)
+    assert all(type(row.is_odd) is bool for row in packed)
 
 
 def test_rows_by_their_numbers() -> None:
