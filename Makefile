@@ -38,12 +38,14 @@ test: $(VENV)/.compiled $(VENV)/.dev ## Run the tests in parallel; TESTS="tests/
 
 # The tests without Spark, in a copy of the working tree with an environment of its own: on the
 # newest Python of this machine with the newest releases of all dependencies, and on the oldest
-# Python with the oldest releases that pyproject.toml allows, build tools included.
+# Python with the oldest releases that pyproject.toml allows, build tools included. Damage and
+# properties depend on NumPy, not on Python: `make test` runs them with its newest release.
 test-newest: RELEASES = highest
+test-newest: MOST_TESTS = unit golden native cli house
 test-oldest: RELEASES = lowest-direct
+test-oldest: MOST_TESTS = unit golden native property damage cli house
 test-newest: ## Run the tests without Spark on the newest Python here, with the newest releases
 test-oldest: ## The same on the oldest Python, with the oldest releases
-MOST_TESTS = unit golden native property damage cli house
 # CPython from Maven Central: on this platform, newer than the Python of most distributions.
 CPYTHON = build/cpython/org/bytedeco/cpython/linux-x86_64
 ifeq ($(shell uname -sm) $(and $(shell command -v mvn),mvn),Linux x86_64 mvn)
@@ -66,10 +68,12 @@ test-newest test-oldest: test-%:
 	$(MAKE) -C build/$@ test PYTHON="$$python" VENV=.venv EXTRAS=test RESOLUTION=$(RELEASES) \
 		TESTS="$(MOST_TESTS:%=tests/%)"
 
-# What takes too long for `make test`, and the properties with all of their examples.
+# What takes too long for `make test`, and the properties with all of their examples, or with one of
+# EXAMPLES= of them.
+EXAMPLES ?= all
 test-slow: $(VENV)/.compiled $(VENV)/.dev ## Run what takes longer: the wheel, a kill at every step, properties with all examples
 	$(PYTEST) -n $(JOBS) --ignore=tests/oracle -m slow
-	KAFKASCAN_EXAMPLES=all $(PYTEST) -n $(JOBS) tests/property tests/moving
+	KAFKASCAN_EXAMPLES=$(EXAMPLES) $(PYTEST) -n $(JOBS) tests/property tests/moving
 
 lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linter
 	$(BIN)/ruff check .

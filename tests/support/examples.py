@@ -6,7 +6,8 @@ import os
 
 from hypothesis import settings
 
-FEWER = 1 if os.environ.get("KAFKASCAN_EXAMPLES") == "all" else 6
+_GIVEN = os.environ.get("KAFKASCAN_EXAMPLES", "6")
+FEWER = 1 if _GIVEN == "all" else int(_GIVEN)
 """One of how many examples is tried."""
 _LEAST = 25
 
