@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,7 @@ pytestmark = pytest.mark.oracle
 TYPED = GOLDEN / "kafka-4.4.0-typed" / "data"
 
 in_every_catalog = pytest.mark.parametrize("named", sorted(TABLES), indirect=True)
-by_a_server_too = pytest.mark.parametrize(
-    "named", ["delta", "iceberg", "iceberg-rest"], indirect=True
-)
+by_a_server = pytest.mark.parametrize("named", ["delta", "iceberg-rest"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +47,16 @@ def driver(catalog: RestCatalog) -> Iterator[Driver]:
     one.kill()
 
 
+def table_of(driver: Driver, kind: str, name: str) -> dict[str, str]:
+    """Return the arguments of a table."""
+    table = TABLES[kind].format(folder=driver.folder, name=name)
+    return {"table": table, "table_format": kind.partition("-")[0]}
+
+
 @pytest.fixture(params=["delta", "iceberg"])
 def named(request: pytest.FixtureRequest, driver: Driver) -> Any:
-    """Return the arguments of a table by its name."""
-
-    def name_table(name: str) -> dict[str, str]:
-        table = TABLES[request.param].format(folder=driver.folder, name=name)
-        return {"table": table, "table_format": request.param.partition("-")[0]}
-
-    return name_table
+    """Return a function that returns the arguments of a table."""
+    return partial(table_of, driver, request.param)
 
 
 def read(driver: Driver, table: str, columns: str = "*") -> list[dict[str, Any]]:
@@ -71,8 +71,8 @@ def problems_of(table: str) -> str:
 @in_every_catalog
 def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
     target = named("all_records")
-    first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="40k", **target)
-    assert first["summary"]["commits"] > 3
+    first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="160k", **target)
+    assert first["summary"]["commits"] > 1
     assert first["findings"] == []
     assert tuple(first["manifest"][0]) == MANIFESTS["table"].names
     again = driver.ask("write_table", path=str(DATA), **target)
@@ -108,6 +108,42 @@ def test_a_job_that_another_one_overtakes_writes_nothing_twice(
     assert sorted(row["offset"] for row in read(driver, target["table"])) == list(range(10))
     if target["table_format"] == "iceberg":
         assert [row["name"] for row in read(driver, f"{target['table']}.refs")] == ["main"]
+
+
+@pytest.mark.parametrize(("is_remote", "count"), [(False, 8), (True, 4)], ids=["local", "connect"])
+def test_tables_at_once(driver: Driver, tmp_path: Path, is_remote: bool, count: int) -> None:
+    """In the threads of one session: each commit contains the offsets of its own log."""
+    if is_remote:
+        driver = Driver(tmp_path, "connect:local[1]")
+    tables = []
+    for number in range(count):
+        segment_path(tmp_path / str(number), "kept").write_bytes(damaged_log(number + 1).log)
+        target = table_of(driver, ("iceberg", "delta")[number % 2], f"at_once_{number}")
+        more = {"path": str(tmp_path / str(number)), "upsert": number % 4 < 2}
+        tables.append(target | more)
+    try:
+        found = driver.ask("write_tables", tables=tables)
+        for number, (one, target) in enumerate(zip(found, tables, strict=True)):
+            end = 2 * (number + 1)
+            assert one["summary"]["offsets"] == end
+            at = {"table": target["table"], "table_format": target["table_format"]}
+            assert driver.ask("table_offsets", **at) == {"kept": {"0": end}}
+            offsets = [row["offset"] for row in read(driver, str(target["table"]), "offset")]
+            assert sorted(offsets) == list(range(end))
+    finally:
+        if is_remote:
+            driver.kill()
+
+
+def test_the_session_of_the_caller(driver: Driver, tmp_path: Path) -> None:
+    """It reads at once what another session wrote."""
+    path = segment_path(tmp_path, "kept")
+    for kind in ("iceberg", "delta"):
+        target = table_of(driver, kind, "read_at_once") | {"path": str(tmp_path), "upsert": True}
+        for count in (1, 2):
+            path.write_bytes(damaged_log(count).log)
+            driver.ask("write_table", **target)
+            assert len(read(driver, target["table"])) == 2 * count
 
 
 @pytest.mark.parametrize("name", ["delta.`{folder}/delta/left`", "spark_catalog.default.left"])
@@ -194,7 +230,7 @@ def test_each_topic_has_a_table(driver: Driver, named: Any) -> None:
     assert read(driver, orders, "count(value.buyer) AS buyers")[0]["buyers"] > 50
 
 
-@by_a_server_too
+@by_a_server
 def test_columns_follow_the_schema(driver: Driver, named: Any, tmp_path: Path) -> None:
     """The same topic, read with the first version of its schema and then with the newest one."""
     target = named("evolved") | {"path": str(tmp_path), "registry": str(TYPED), "topics": "orders"}
@@ -241,7 +277,7 @@ def _batches_of_orders(count: int) -> list[bytes]:
     ]
 
 
-@by_a_server_too
+@by_a_server
 def test_upserts_keep_the_last_record_of_each_key(
     driver: Driver, named: Any, tmp_path: Path
 ) -> None:
@@ -283,7 +319,7 @@ def test_upserts_keep_the_last_record_of_each_key(
     require_state()
 
 
-@by_a_server_too
+@by_a_server
 def test_damage_is_in_the_table_of_problems(driver: Driver, named: Any, tmp_path: Path) -> None:
     target = named("damaged") | {"path": str(tmp_path)}
     segment_path(tmp_path, "bad").write_bytes(damaged_log().flip(5, 70).log)
@@ -312,7 +348,7 @@ def test_lost_offsets_fail_the_job(driver: Driver, named: Any, tmp_path: Path) -
     assert sorted(row["offset"] for row in found) == [0, 1, 2, 3, 4, 5, 100]
 
 
-@by_a_server_too
+@by_a_server
 def test_offsets_are_those_of_the_rows_if_commits_have_expired(
     driver: Driver, named: Any, tmp_path: Path
 ) -> None:

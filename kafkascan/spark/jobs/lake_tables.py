@@ -10,9 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkascan.spark.options.option_values import format_offsets, parse_offsets
 from kafkascan.spark.options.view_schemas import ddl
@@ -20,6 +20,7 @@ from kafkascan.spark.readers.log_ends import Positions
 from kafkascan.tables.schema import Field
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -35,8 +36,20 @@ _SECONDS = "unix_micros(`timestamp`) / 1000000"
 _COMMITS_READ = (20, 1000)
 _PUBLISH_ATTEMPTS = 20
 
-Statement = Callable[[str], str]
-"""Returns an INSERT or a MERGE of the rows `{rows}` into a table of a name."""
+# The last record of each key. Without a condition on offsets, a run that continues from the rows
+# of a table, because its commits have expired, would write older records again.
+_MERGE = """
+MERGE INTO {target} AS t USING (
+  SELECT * EXCEPT (number) FROM (
+    SELECT *, row_number() OVER (PARTITION BY topic, `partition`, key ORDER BY offset DESC) number
+    FROM {{rows}}
+  ) WHERE number = 1
+) AS s
+ON t.topic = s.topic AND t.`partition` = s.`partition` AND t.key = s.key
+WHEN MATCHED AND s.offset > t.offset AND s.value IS NULL THEN DELETE
+WHEN MATCHED AND s.offset > t.offset THEN UPDATE SET *
+WHEN NOT MATCHED AND s.value IS NOT NULL THEN INSERT *
+"""
 
 
 @dataclass(frozen=True)
@@ -95,10 +108,11 @@ class LakeTable(Protocol):
     def commits(self) -> Iterator[Commit]:
         """Yield the commits of the table, the last one first."""
 
-    def commit(
-        self, statement: Statement, rows: DataFrame, before: Progress, after: Progress
-    ) -> None:
+    def append(self, rows: DataFrame, before: Progress, after: Progress) -> None:
         """Commit rows; raise an error, or do nothing, if another commit followed `before`."""
+
+    def upsert(self, rows: DataFrame, before: Progress, after: Progress) -> None:
+        """Commit the last row of each key in the same way."""
 
 
 def read_progress(spark: SparkSession, table: LakeTable) -> Progress:
@@ -158,20 +172,9 @@ def find_commit(table: LakeTable, before: Progress, after: Progress) -> Commit |
     return None
 
 
-@contextlib.contextmanager
-def _settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Set values of the session's configuration for the statements in a block."""
-    before = {name: spark.conf.get(name, None) for name in values}
-    try:
-        for name, value in values.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+def _no_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield nothing."""
+    yield from ()
 
 
 def _document(text: str | None) -> Mapping[str, Any] | None:
@@ -183,6 +186,13 @@ def _document(text: str | None) -> Mapping[str, Any] | None:
     ours = found.get(DOCUMENT) if isinstance(found, dict) else None
     names = {"offsets", "run", "sequence"}
     return ours if isinstance(ours, dict) and ours.keys() >= names else None
+
+
+class _Branch(NamedTuple):
+    """A branch of a table of Iceberg, and the table's name with it."""
+
+    name: str
+    table: str
 
 
 class IcebergTable:
@@ -231,35 +241,52 @@ class IcebergTable:
             yield Commit(row["snapshot_id"], _document(row["document"]), int(row["added"] or 0))
             row = by_id.get(row["parent_id"])
 
-    def commit(
-        self, statement: Statement, rows: DataFrame, before: Progress, after: Progress
-    ) -> None:
+    def append(self, rows: DataFrame, before: Progress, after: Progress) -> None:
         """Write rows to a branch, and move the main branch forward to it."""
-        branch = f"kafkascan_{after.run}"
+        with self._branch(before, after) as branch:
+            self._append(branch, rows, after)
+
+    def upsert(self, rows: DataFrame, before: Progress, after: Progress) -> None:
+        """
+        Merge rows into a branch, and move the main branch forward to it.
+
+        MERGE has no options: the document is in another commit, of no rows. The main branch moves
+        over both at once.
+        """
+        with self._branch(before, after) as branch:
+            try:
+                self._spark.sql(_MERGE.format(target=branch.table), rows=rows)
+            except Exception:
+                last = next(self.commits(branch.name), None)
+                if last is None or last.version == before.version:
+                    raise
+            self._append(branch, rows.where("false"), after)
+
+    @contextlib.contextmanager
+    def _branch(self, before: Progress, after: Progress) -> Iterator[_Branch]:
+        """Create a branch at a snapshot; then move the main branch to its end, and drop it."""
+        name = f"kafkascan_{after.run}"
         self._retry(
-            f"ALTER TABLE {self.name} CREATE BRANCH IF NOT EXISTS {branch}"
+            f"ALTER TABLE {self.name} CREATE BRANCH IF NOT EXISTS {name}"
             f" AS OF VERSION {before.version} RETAIN 1 DAYS",
             before,
         )
         try:
-            self._write(branch, statement, rows, before, after)
+            yield _Branch(name, f"{self.name}.branch_{name}")
             # With the catalog's name: Iceberg takes the first name for a catalog, if there is one.
             call = f"{self.name.partition('.')[0]}.system.fast_forward"
-            self._retry(f"CALL {call}('{self.name}', 'main', '{branch}')", before)
+            self._retry(f"CALL {call}('{self.name}', 'main', '{name}')", before)
         finally:
-            self._retry(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS {branch}")
+            self._retry(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS {name}")
 
-    def _write(
-        self, branch: str, statement: Statement, rows: DataFrame, before: Progress, after: Progress
-    ) -> None:
-        """Commit rows to a branch. The answer of the catalog may be lost, and the commit not."""
-        properties = {f"spark.sql.iceberg.snapshot-property.{DOCUMENT}": after.to_json()}
+    def _append(self, branch: _Branch, rows: DataFrame, after: Progress) -> None:
+        """Commit rows with a document. The answer may be lost although the commit is not."""
+        writer = rows.writeTo(branch.table)
         try:
-            with _settings(self._spark, properties):
-                self._spark.sql(statement(f"{self.name}.branch_{branch}"), rows=rows)
+            writer.option(f"snapshot-property.{DOCUMENT}", after.to_json()).append()
         except Exception:
-            last = next(self.commits(branch), None)
-            if last is None or last.version == before.version:
+            last = next(self.commits(branch.name), None)
+            if last is None or last.document is None or last.document["run"] != after.run:
                 raise
 
     def _retry(self, statement: str, before: Progress | None = None) -> None:
@@ -295,7 +322,8 @@ class DeltaTable:
         CREATE TABLE does nothing, or fails, in a folder that a driver left without a commit
         because it was killed.
         """
-        rows = self._spark.createDataFrame([], f"{columns}, day DATE")
+        # Not createDataFrame, which makes the session the active one of its thread.
+        rows = self._spark.range(0).mapInArrow(_no_rows, f"{columns}, day DATE")
         writer = rows.write.format("delta").mode("append").partitionBy("topic", "day")
         path = self.name.partition("`")[2].rstrip("`")
         if path:
@@ -327,17 +355,54 @@ class DeltaTable:
                 return
             read = len(rows)
 
-    def commit(
-        self, statement: Statement, rows: DataFrame, before: Progress, after: Progress
-    ) -> None:
+    def append(self, rows: DataFrame, before: Progress, after: Progress) -> None:
         """Write rows as a transaction of an application."""
-        properties = {
-            "spark.databricks.delta.commitInfo.userMetadata": after.to_json(),
-            "spark.databricks.delta.write.txnAppId": DOCUMENT,
-            "spark.databricks.delta.write.txnVersion": str(after.sequence),
-        }
-        with _settings(self._spark, properties):
-            self._spark.sql(statement(self.name), rows=rows)
+        options = {"userMetadata": after.to_json()} | _transaction(after)
+        rows.writeTo(self.name).options(**options).append()
+
+    def upsert(self, rows: DataFrame, before: Progress, after: Progress) -> None:
+        """
+        Merge rows as a transaction of an application.
+
+        MERGE has no options, but takes the settings of its session, which is not the caller's
+        (`session_for`). It makes no commit if it changes no row.
+        """
+        prefix = "spark.databricks.delta"
+        settings = {f"{prefix}.commitInfo.userMetadata": after.to_json()}
+        settings |= {f"{prefix}.write.{name}": text for name, text in _transaction(after).items()}
+        try:
+            for name, value in settings.items():
+                self._spark.conf.set(name, value)
+            self._spark.sql(_MERGE.format(target=self.name), rows=rows)
+        finally:
+            for name in settings:
+                self._spark.conf.unset(name)
+        if next(self.commits()).version == before.version:
+            self.append(rows.where("false"), before, after)
+
+
+def _transaction(after: Progress) -> dict[str, str]:
+    return {"txnAppId": DOCUMENT, "txnVersion": str(after.sequence)}
+
+
+def session_for(spark: SparkSession, kind: str, *, upsert: bool) -> SparkSession:
+    """
+    Return the session that fills tables of a format.
+
+    Settings apply to all statements of a session, in all of its threads. What needs them has a
+    session of its own, with the settings and the current database of the caller's.
+    """
+    if kind != "delta" or not upsert:
+        return spark
+    # Over Spark Connect, PySpark 4.0 has neither, and newSession is that of 4.3.
+    found = spark.cloneSession() if hasattr(spark, "cloneSession") else spark.newSession()
+    known = found.conf.getAll
+    for name, value in spark.conf.getAll.items():
+        if known.get(name) != value:
+            found.conf.set(name, value)
+    found.catalog.setCurrentCatalog(spark.catalog.currentCatalog())
+    found.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    return found
 
 
 def require_table_name(name: str, kind: str) -> None:

@@ -15,12 +15,12 @@ from kafkascan.spark.jobs.lake_tables import (
     Commit,
     LakeTable,
     Progress,
-    Statement,
     create_table,
     find_commit,
     lake_table,
     read_progress,
     require_table_name,
+    session_for,
     table_exists,
 )
 from kafkascan.spark.jobs.table_columns import column_changes, follow_columns
@@ -54,21 +54,6 @@ _TYPED = {
 # For subscribePattern, which selects no internal topics of Kafka: a registry's is none to Kafka.
 _ORDINARY_TOPICS = rf"^(?!{SCHEMAS_TOPIC}\Z)"
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-
-# The last record of each key. Without a condition on offsets, a run that continues from the rows
-# of a table, because its commits have expired, would write older records again.
-_MERGE = """
-MERGE INTO {target} AS t USING (
-  SELECT * EXCEPT (number) FROM (
-    SELECT *, row_number() OVER (PARTITION BY topic, `partition`, key ORDER BY offset DESC) number
-    FROM {{rows}}
-  ) WHERE number = 1
-) AS s
-ON t.topic = s.topic AND t.`partition` = s.`partition` AND t.key = s.key
-WHEN MATCHED AND s.offset > t.offset AND s.value IS NULL THEN DELETE
-WHEN MATCHED AND s.offset > t.offset THEN UPDATE SET *
-WHEN NOT MATCHED AND s.value IS NOT NULL THEN INSERT *
-"""
 
 
 def write_table(
@@ -133,12 +118,13 @@ def write_table(
     parsed, typed = parse_table_options(path, table, table_format, options)
     wanted = parsed.replace(ignore_missing_files=False)
     require_topics({log.partition for log in list_selected(wanted)}, wanted)
+    own = session_for(spark, table_format, upsert=upsert)
     targets = [
-        _Target.of(spark, name, table_format, records, upsert=upsert)
+        _Target.of(own, name, table_format, records, upsert=upsert)
         for name, records in _tables(parsed, table, typed)
     ]
     for one in targets:
-        one.require_columns(spark)
+        one.require_columns(own)
     rows: list[Row] = []
     registry = typed.get("registry", parsed.registry)
     problems = () if registry is None else registry.problems
@@ -146,7 +132,7 @@ def write_table(
     totals = {"tables": len(targets), "commits": 0, "offsets": 0, "problems": 0}
     for one in targets:
         name, logs = one.main.name, _Logs.of(one.records.options)
-        filled = list(_fill(spark, one.main, logs, one.rows))
+        filled = list(_fill(own, one.main, logs, one.rows))
         rows += [row for step in filled for row in _manifest(name, step)]
         if one.records.note and filled and not filled[0].before.offsets:  # a new table
             findings.append(one.records.note)
@@ -158,8 +144,8 @@ def write_table(
         findings += logs.unread_tails()
         totals["commits"] += len(filled)
         totals["offsets"] += sum(map(_advance, filled))
-        until = read_progress(spark, one.main).offsets
-        apart = list(_fill(spark, one.apart, logs, one.problems, until))
+        until = read_progress(own, one.main).offsets
+        apart = list(_fill(own, one.apart, logs, one.problems, until))
         count = sum(step.commit.added_rows for step in apart)
         totals["problems"] += count
         if count:
@@ -251,19 +237,20 @@ def _of_topic(topic: str, options: Options, typed: Mapping[str, Any]) -> _Record
 @dataclass(frozen=True)
 class _Source:
     """
-    The rows of a table: their columns, a task's work, its argument, and how to commit them.
+    The rows of a table: their columns, a task's work, and how to commit them.
 
     Attributes
     ----------
     fields : tuple of Field
     frame : callable
         Returns the rows of tasks as a DataFrame.
-    statement : callable
+    upsert : bool
+        Whether only the last row of each key is kept.
     """
 
     fields: tuple[Field, ...]
     frame: Callable[[SparkSession, Sequence[ScanTask]], DataFrame]
-    statement: Statement
+    upsert: bool = False
 
 
 @dataclass(frozen=True)
@@ -312,7 +299,7 @@ def _rows_of(options: Options, *, upsert: bool) -> _Source:
         found = map_tasks(spark, tasks, scan_task, read, ddl(read.schema()))
         return found.where(" AND ".join(conditions) or "true")
 
-    return _Source(options.schema(), frame, _merge if upsert else _insert)
+    return _Source(options.schema(), frame, upsert)
 
 
 def _problems_of(options: Options, *, upsert: bool) -> _Source:
@@ -322,15 +309,7 @@ def _problems_of(options: Options, *, upsert: bool) -> _Source:
     def frame(spark: SparkSession, tasks: Sequence[ScanTask]) -> DataFrame:
         return map_tasks(spark, tasks, scan_problems, scan, ddl(PROBLEM_FIELDS))
 
-    return _Source(PROBLEM_FIELDS, frame, _insert)
-
-
-def _insert(target: str) -> str:
-    return f"INSERT INTO {target} BY NAME SELECT * FROM {{rows}}"
-
-
-def _merge(target: str) -> str:
-    return _MERGE.format(target=target)
+    return _Source(PROBLEM_FIELDS, frame)
 
 
 # ---- filling a table ----
@@ -400,20 +379,18 @@ def _fill(
         rows = table.with_partitioning(source.frame(spark, logs.tasks(start, end)))
         rows = rows.to(table.columns())
         # If another driver was first, its commit says where to continue.
-        commit = _commit(table, source.statement, rows, before, after)
+        commit = _commit(table, source, rows, before, after)
         if commit is not None:
             yield _Step(before, start, end, commit)
 
 
 def _commit(
-    table: LakeTable, statement: Statement, rows: DataFrame, before: Progress, after: Progress
+    table: LakeTable, source: _Source, rows: DataFrame, before: Progress, after: Progress
 ) -> Commit | None:
     """Commit rows; return None if another driver's commit took place instead."""
     try:
-        table.commit(statement, rows, before, after)
-        if next(table.commits()).version == before.version:
-            # A MERGE that changes no row makes no commit.
-            table.commit(_insert, rows.where("false"), before, after)
+        commit = table.upsert if source.upsert else table.append
+        commit(rows, before, after)
     except Exception:
         # Spark does not say whether a commit that failed has taken place.
         found = find_commit(table, before, after)
