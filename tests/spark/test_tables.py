@@ -265,17 +265,55 @@ def test_only_what_is_new_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(later, 3) == ["l.d._schemas: 3 records are no rows: see l.d._schemas_problems"]
 
 
-def test_a_branch_is_published_by_the_whole_name_of_the_table() -> None:
+class Appended:
+    """Rows that record the tables to which they are appended, and the options."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, dict[str, str]]] = []
+
+    def where(self, condition: str) -> Appended:
+        assert condition == "false"
+        return self
+
+    def writeTo(self, table: str) -> Any:  # noqa: N802
+        def option(name: str, value: str) -> Any:
+            return SimpleNamespace(append=lambda: self.written.append((table, {name: value})))
+
+        return SimpleNamespace(option=option)
+
+
+@pytest.mark.parametrize("verb", ["append", "upsert"])
+def test_a_branch_is_published_by_the_whole_name_of_the_table(verb: str) -> None:
     """Iceberg tries the first name of another one as a catalog, and logs that there is none."""
     session: Any = Session()
-    rows: Any = None
-    session.conf = SimpleNamespace(get=lambda *_: None, set=lambda *_: None, unset=lambda *_: None)
     run, session.sql = session.sql, lambda text, **_: run(text)
-    after = Progress({}, "new", 3, 7)
+    rows, after = Appended(), Progress({("t", 0): 4}, "new", 3, 7)
     table = lake_tables.IcebergTable(session, "lake.db.t")
-    table.commit(table_jobs._insert, rows, Progress({}, "old", 2, 7), after)
+    getattr(table, verb)(rows, Progress({}, "old", 2, 7), after)
     call = "CALL lake.system.fast_forward('lake.db.t', 'main', 'kafkascan_new')"
+    verbs = [text.split(None, 1)[0] for text in session.run]
+    assert verbs == ["ALTER", *(["MERGE"] if verb == "upsert" else []), "CALL", "ALTER"]
     assert call in session.run
+    document = {"snapshot-property.kafkascan": after.to_json()}
+    assert rows.written == [("lake.db.t.branch_kafkascan_new", document)]
+
+
+def test_settings_of_a_commit_are_those_of_no_other_statement() -> None:
+    """MERGE into Delta has no options: it takes the settings of its session."""
+    spark: Any = SimpleNamespace(
+        conf=SimpleNamespace(getAll={"a": "1", "b": "2"}),
+        catalog=SimpleNamespace(currentCatalog=lambda: "c", currentDatabase=lambda: "d"),
+        newSession=lambda: other,
+    )
+    known, place = {"a": "1", "b": "0"}, []
+    other = SimpleNamespace(
+        conf=SimpleNamespace(getAll=dict(known), set=known.__setitem__),
+        catalog=SimpleNamespace(setCurrentCatalog=place.append, setCurrentDatabase=place.append),
+    )
+    assert lake_tables.session_for(spark, "iceberg", upsert=True) is spark
+    assert lake_tables.session_for(spark, "delta", upsert=False) is spark
+    assert lake_tables.session_for(spark, "delta", upsert=True) is other
+    assert (known, place) == ({"a": "1", "b": "2"}, ["c", "d"])
 
 
 def test_no_logs_are_an_error(tmp_path: Any) -> None:
