@@ -22,7 +22,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz mutants arm oracle golden clean
+.PHONY: help docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz mutants arm oracle oracle-slow golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo ## Compile, and scan and verify the golden files (the default)
 	@echo "Running examples/demo.py"
@@ -87,9 +87,13 @@ lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linte
 # Kafka itself: starts real brokers. Needs Java 17 and Maven. Java cannot open paths that the
 # locale does not encode, which other tests have. In their order, the files with few tests, which
 # take longest, are not all at the end.
-oracle: $(VENV)/.compiled $(VENV)/.dev ## Compare with real Kafka brokers (Java 17, Maven)
-	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(PYTEST) -m oracle -n $(JOBS) --dist loadfile \
-	--no-loadscope-reorder tests/oracle
+oracle: KIND = not slow
+oracle-slow: KIND = slow
+oracle: ## Compare with real Kafka brokers (Java 17, Maven)
+oracle-slow: ## Kill drivers, executors and workers of Spark that fill tables of Iceberg and Delta
+oracle oracle-slow: $(VENV)/.compiled $(VENV)/.dev
+	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(PYTEST) -m "oracle and $(KIND)" -n $(JOBS) \
+	--dist loadfile --no-loadscope-reorder tests/oracle
 
 # Rewrites tests/golden with real brokers. Review the difference before you commit it.
 golden: $(VENV)/.compiled $(VENV)/.dev ## Write tests/golden again with real brokers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import shutil
 import signal
 from collections.abc import Iterator
@@ -119,9 +120,15 @@ def test_a_broker_starts_on_what_killed_runs_left(
 def _killed_run(verb: str, source: Path, data_dir: Path) -> Path:
     """Return the staged folder of a run that died, outside of the data directory."""
     code = _TO_TARGETS[verb].replace("folder + '/old-0'", repr(str(source)))
-    for step in range(200, 0, -1):
+
+    def run(step: int) -> int:
         exit_code = run_dying(code, data_dir, step)
         shutil.rmtree(data_dir / "new-0", ignore_errors=True)
+        return exit_code
+
+    last = bisect.bisect_left(range(1, 201), 0, key=run)  # a run that ends well has fewer steps
+    for step in range(last, 0, -1):
+        exit_code = run(step)
         found = [one for one in data_dir.glob("kafkascan-0.*") if any(one.glob("**/new-0/*.log"))]
         if exit_code == -signal.SIGKILL and found:
             return Path(shutil.move(found[0], data_dir.parent))

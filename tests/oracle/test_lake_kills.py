@@ -16,7 +16,7 @@ from tests.spark.java import MISSING, find_java
 from tests.spark.logs import DATA, rows
 from tests.support.examples import seeds
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 KILLS = len(seeds(4, least=2))
 

@@ -178,6 +178,7 @@ def require_named(log: str, topic: str, kept: set[Row], missing: set[Row]) -> No
     assert lost <= named, sorted(lost - named)[:10]
 
 
+@pytest.mark.slow
 def test_each_record_exactly_once(stage: Stage, tmp_path: Path) -> None:
     """Segments roll and are deleted, transactions are open, drivers and workers are killed."""
     stage.create_topic("killed", partitions=3, internal_segment_bytes="80000")
