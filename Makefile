@@ -68,8 +68,8 @@ test-newest test-oldest: test-%:
 	$(MAKE) -C build/$@ test PYTHON="$$python" VENV=.venv EXTRAS=test RESOLUTION=$(RELEASES) \
 		TESTS="$(MOST_TESTS:%=tests/%)"
 
-# What takes too long for `make test`, and the properties with all of their examples, or with one of
-# EXAMPLES= of them.
+# What takes too long for `make test`, and the properties with all of their examples; EXAMPLES=3 tries
+# a third of these.
 EXAMPLES ?= all
 test-slow: $(VENV)/.compiled $(VENV)/.dev ## Run what takes longer: the wheel, a kill at every step, properties with all examples
 	$(PYTEST) -n $(JOBS) --ignore=tests/oracle -m slow

@@ -71,8 +71,8 @@ def problems_of(table: str) -> str:
 @in_every_catalog
 def test_all_records_are_written_once(driver: Driver, named: Any) -> None:
     target = named("all_records")
-    first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="160k", **target)
-    assert first["summary"]["commits"] > 1
+    first = driver.ask("write_table", path=str(DATA), maxBytesPerTrigger="50k", **target)
+    assert first["summary"]["commits"] > 3
     assert first["findings"] == []
     assert tuple(first["manifest"][0]) == MANIFESTS["table"].names
     again = driver.ask("write_table", path=str(DATA), **target)
@@ -122,10 +122,10 @@ def test_tables_at_once(driver: Driver, tmp_path: Path, is_remote: bool, count: 
         more = {"path": str(tmp_path / str(number)), "upsert": number % 4 < 2}
         tables.append(target | more)
     try:
-        found = driver.ask("write_tables", tables=tables)
-        for number, (one, target) in enumerate(zip(found, tables, strict=True)):
+        reports = driver.ask("write_tables", tables=tables)
+        for number, (report, target) in enumerate(zip(reports, tables, strict=True)):
             end = 2 * (number + 1)
-            assert one["summary"]["offsets"] == end
+            assert report["summary"]["offsets"] == end
             at = {"table": target["table"], "table_format": target["table_format"]}
             assert driver.ask("table_offsets", **at) == {"kept": {"0": end}}
             offsets = [row["offset"] for row in read(driver, str(target["table"]), "offset")]

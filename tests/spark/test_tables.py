@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -298,8 +299,33 @@ def test_a_branch_is_published_by_the_whole_name_of_the_table(verb: str) -> None
     assert rows.written == [("lake.db.t.branch_kafkascan_new", document)]
 
 
-def test_settings_of_a_commit_are_those_of_no_other_statement() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_settings_of_a_merge_are_those_of_no_other_statement(fails: bool) -> None:
     """MERGE into Delta has no options: it takes the settings of its session."""
+    settings: dict[str, str] = {}
+    during: list[dict[str, str]] = []
+
+    def run(text: str, **_: Any) -> Any:
+        if text.lstrip().startswith("MERGE"):
+            during.append(dict(settings))
+            if fails:
+                raise RuntimeError("a driver was first")
+        row = {"version": 8, "userMetadata": None, "operationMetrics": None}
+        return SimpleNamespace(collect=lambda: [row])
+
+    conf = SimpleNamespace(set=settings.__setitem__, unset=settings.__delitem__)
+    session: Any = SimpleNamespace(sql=run, conf=conf)
+    rows: Any = Appended()
+    before, after = Progress({}, "old", 2, 7), Progress({("t", 0): 4}, "new", 3, 7)
+    with pytest.raises(RuntimeError) if fails else contextlib.nullcontext():
+        lake_tables.DeltaTable(session, "db.t").upsert(rows, before, after)
+    (given,) = during
+    assert sorted(given.values()) == sorted(["3", "kafkascan", after.to_json()])
+    assert settings == {}
+    assert rows.written == []  # the MERGE has made a commit
+
+
+def test_only_upserts_in_delta_have_a_session_of_their_own() -> None:
     spark: Any = SimpleNamespace(
         conf=SimpleNamespace(getAll={"a": "1", "b": "2"}),
         catalog=SimpleNamespace(currentCatalog=lambda: "c", currentDatabase=lambda: "d"),

@@ -382,6 +382,7 @@ class DeltaTable:
 
 
 def _transaction(after: Progress) -> dict[str, str]:
+    """Return the options by which Delta knows two commits with the same number."""
     return {"txnAppId": DOCUMENT, "txnVersion": str(after.sequence)}
 
 
@@ -395,14 +396,14 @@ def session_for(spark: SparkSession, kind: str, *, upsert: bool) -> SparkSession
     if kind != "delta" or not upsert:
         return spark
     # Over Spark Connect, PySpark 4.0 has neither, and newSession is that of 4.3.
-    found = spark.cloneSession() if hasattr(spark, "cloneSession") else spark.newSession()
-    known = found.conf.getAll
+    own = spark.cloneSession() if hasattr(spark, "cloneSession") else spark.newSession()
+    known = own.conf.getAll
     for name, value in spark.conf.getAll.items():
         if known.get(name) != value:
-            found.conf.set(name, value)
-    found.catalog.setCurrentCatalog(spark.catalog.currentCatalog())
-    found.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
-    return found
+            own.conf.set(name, value)
+    own.catalog.setCurrentCatalog(spark.catalog.currentCatalog())
+    own.catalog.setCurrentDatabase(spark.catalog.currentDatabase())
+    return own
 
 
 def require_table_name(name: str, kind: str) -> None:

@@ -70,7 +70,8 @@ def write_table(
 
     The table is created if it does not exist, partitioned by topic and day. The next offset of
     each partition stands in the commit of its rows, and a run continues there. A run that was
-    killed, that runs twice at once or is repeated therefore adds each offset once.
+    killed, that runs twice at once or is repeated therefore adds each offset once. Threads of one
+    session may fill several tables at once.
 
     Records that are no rows go to a second table, whose name ends in ``_problems``: values that
     the registry's schemas do not decode, damaged batches, and with `upsert` records without a key.
@@ -78,7 +79,8 @@ def write_table(
     Parameters
     ----------
     spark : SparkSession
-        With the catalog of the table; for `upsert`, with the extensions of its format.
+        With the catalog of the table; for `upsert`, with the extensions of its format. An upsert
+        in Delta over Spark Connect needs PySpark 4.1 or newer.
     path : path, or a sequence of them
         As in `kafkascan.spark.records`. The driver must have access to the files.
     table : str
